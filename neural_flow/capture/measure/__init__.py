@@ -1,0 +1,1 @@
+"""Measurements: one number a stage from an extra pass; one file each."""

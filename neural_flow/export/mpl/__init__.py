@@ -1,0 +1,1 @@
+"""Exporters that draw through matplotlib; nothing else imports it."""

@@ -1,0 +1,1 @@
+"""Layout styles: from a diagram and sizes to positions and routes."""

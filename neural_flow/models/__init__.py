@@ -1,0 +1,1 @@
+"""Loaders: from what a user types to a model, its inputs and its weights."""

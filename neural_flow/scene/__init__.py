@@ -1,0 +1,1 @@
+"""From topology, capture and layout to marks."""

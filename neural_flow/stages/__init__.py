@@ -1,0 +1,1 @@
+"""Which calls are drawn, and how repeats fold."""

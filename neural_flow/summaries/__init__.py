@@ -1,0 +1,1 @@
+"""Summary kinds: how a tensor becomes a picture; one file a kind."""

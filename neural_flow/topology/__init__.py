@@ -1,0 +1,1 @@
+"""Topology sources and the walk from dataflow to edges."""
