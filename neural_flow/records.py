@@ -225,6 +225,8 @@ class Stage:
     index: int = 0
     joined: tuple[int, ...] = ()
     """Ids of the calls drawn in this card after its own; outputs and picture are those of the last one."""
+    joined_names: tuple[str, ...] = ()
+    """The same calls as JSON names them: the path, ``#k`` from the second call."""
     inputs: tuple[TensorMeta, ...] = ()
     outputs: tuple[TensorMeta, ...] = ()
     num_params: int = 0
