@@ -9,6 +9,7 @@ import pkgutil
 from pathlib import Path
 
 import networkx as nx
+
 import neural_flow
 from neural_flow import drawing, records
 
