@@ -1,0 +1,107 @@
+"""Colour maps as tables of 256 colours, so that drawing needs no plotting library.
+
+The tables equal matplotlib's to the last bit. Each is stored as the differences between neighbouring colours,
+compressed; the differences are small, so a table takes about 200 characters.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from functools import lru_cache
+from types import MappingProxyType
+
+import numpy as np
+
+from neural_flow.errors import UnknownNameError
+from neural_flow.records import Array
+
+_TABLES = MappingProxyType(
+    {
+        "magma": (
+            "eNptUgkOwCAIg/n/NzPlriKlNC4gDomID/igr89Jsa0QzkCT6AGLDLKlqzmcrDtt082hbgSiL5m1ZE6angOnVEW50pl6VsWQWYZp"
+            "sFvmCOiagg3AfpC6UYvPDoSHQS5uZfZayetgRfAt6yG6q1u0UUwjkAruEqQWdKAOwj5aQp4A42pv1jxeLb7c+/p7/ddMLbc="
+        ),
+        "inferno": (
+            "eNqNUtEWhSAIA/H+/x9bB8YIfLo4RqYuwEREHeoIW/DFsW5v6PT3iwo5vsBvhzOXSkzgQkLijvBpDzzAARJBvSG/MEu50lUoagpR"
+            "TXi6bdOL7jDnWq1mx3t1o+714WrnuBBQhfHU7dvmYLPVQtNizZKMZFzBSSSF5Kv9d/Mf8nNdAMmRlNzsjHgGnR5q4oJ5pfm7rirD"
+            "S7Bws43h9ts02y8Lhmuf"
+        ),
+        "viridis": (
+            "eNqNUgkOxCAIxPq1fUL//xTpgoMD1mSXOUATqaZ8RJrTxSSiTFMqk4FUVuRU7FWC62O4QDMYEZfRYXRFdKpXHJnNz7TV2kEeVZ35"
+            "j5Af631DDqXQl0FBWEHYiXc8uz58uwi7p4acmn10XoscupecsDo7CjO6piHG8mGEfRE2asIB1Xm5+O8PghSICQ=="
+        ),
+        "cividis": (
+            "eNqVUgcOgCAMbKsv8T/+/zdURqULYjxu4YixCrDGeR4VVIGNfTWKmVTAqoNPF7C7+ydov6dYaDq197z6c8GwCrT60/HCz83ywL4m"
+            "+RJt4TnTZMEO5x7fd0gc5R/gac5j7cBUUR1VI9D0DHbJXoZic70mFLMowtJYuA7gAQ1yRBw="
+        ),
+        "RdBu_r": (
+            "eNp1ktEZwyAIhA9t9+lK2X+GQKOAArU/yJ0PySfimxatuPYv++JVXPNoPcf48BwAfCFuSCAoaSrCIl6DfeqIUobwrbgu+NOMXnRC"
+            "XuLSckJv7rAaiDSzPJ3u02cnNyuuy8w2NLNw6JGT9d9CCrjCNLvN0JT0mMZ2P+yHU7vbsgZbLKwp4WLk1J25QNrMiYfhz+ucAvHn"
+            "kwNfYclElg=="
+        ),
+        "PuOr_r": (
+            "eNp1kcsBAyEIREHrSSXpv5sgQVkRVngoM9z4fLDF8FbLltgcrEOwFCoAwPUgWmQoYGEw38JD4NfXVALl/K1XrFl7kvYWnOxCaZes"
+            "aYA3zs3OZ1xi0Et1WPeOLVf2Xa33JM2mn9vFZJJeOWeeNMYjLN0TDYtjf0Ty0n8kOJr70zCjNoDe/wHpcCXS"
+        ),
+        "berlin": (
+            "eNptUoENwzAIC83/L+yFXdhkItgOJANjUFup2OIz3iGAcjpWzEhGIzUiWttPlMAOc9gVD+lxgJTPKkUXqTHKd8fLfgzfFruhtHQI"
+            "9IByx6rd0GehmdqUbTRvGyjDiilRHMInpsGzcMhVGrRaUm1/TKiGFP1poUGm4hD1jnHfRBoKVLobDNu5cAIUP3UjriNJvuhiWjoT"
+            "HAXE9fMsUBdAHH6/i01o"
+        ),
+        "managua": (
+            "eNp9UYENwzAIo3l25+6iQZUEgyHRjG2IVFVYmJpZ139rAnU19UmbRdHPFmRLULK0beKBE48qRv1Ofnx14jfXDBjMVXNEjGgX9pSc"
+            "0ykcDJsFxtaAHXV7wgYa5pGt4eNbMQ8rQ16qDMLRLC9o7YhxHc6Zi5c1nzJtZfJkyJ3G1o6PXg/xLHU="
+        ),
+        "twilight": (
+            "eNp1UtsRgCAMK/sv6K8OQgRN7VMaUuTOXNtwCnZskNaa737wHwGktFT1AWlFAIkcT+UClrihBGvENSNNIVrE5kNGkCxiqtfrftmf"
+            "+ps6n5kPM/N0buSv+Jf1af3pgJGnOMgrLt+1qEFokxc1+8zCaiZ6RrawrSE7Kt384hslQgrv1WZOL2+WNueJ"
+        ),
+        "YlOrRd": (
+            "eNqlkgEOgCAMA/H/X/NNq06GtAuCCQXWHiRAFJS5UPaE3XWgjV6YzK2XzBZ6g+a6hzc15bHXGAfZMNCVpBLYQvDrgl2m5LsM4krn"
+            "s0eU7A2iZ/6cZSg/2vwX+BsR43DroC4QPNUF7x+rtg=="
+        ),
+    }
+)
+
+# The ends of magma are too close to black and white to be told from ink and paper.
+_RANGES = MappingProxyType({"magma": (0.02, 0.98)})
+
+_CATEGORIES = "#E69F00 #56B4E9 #009E73 #F0E442 #0072B2 #D55E00 #CC79A7 #000000"
+
+
+def colormap(name: str) -> Array:
+    """Return the colour map called ``name`` as read-only uint8 ``[256, 3]``.
+
+    ``magma`` is its part from .02 to .98; ``okabe_ito`` repeats its eight colours; ``gray`` runs from black to white.
+
+    Raises:
+        UnknownNameError: no such map; lists the choices.
+    """
+    if name not in colormap_names():
+        raise UnknownNameError("colour map", name, colormap_names())
+    return _table(name)
+
+
+def colormap_names() -> tuple[str, ...]:
+    """Return the names of all colour maps, sorted."""
+    return tuple(sorted([*_TABLES, "gray", "okabe_ito"]))
+
+
+@lru_cache(maxsize=32)
+def _table(name: str) -> Array:
+    if name == "gray":
+        table = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
+    elif name == "okabe_ito":
+        colors = [[int(color[k : k + 2], 16) for k in (1, 3, 5)] for color in _CATEGORIES.split()]
+        table = np.resize(np.asarray(colors, dtype=np.uint8), (256, 3))
+    else:
+        steps = np.frombuffer(zlib.decompress(base64.b64decode(_TABLES[name])), np.uint8).reshape(3, 256).T
+        table = np.cumsum(steps, axis=0, dtype=np.uint8)  # wraps round at 256, as the differences did
+        low, high = _RANGES.get(name, (0.0, 1.0))
+        if (low, high) != (0.0, 1.0):
+            places = np.linspace(low * 255, high * 255, 256)
+            channels = [np.interp(places, np.arange(256), table[:, channel]) for channel in range(3)]
+            table = np.rint(np.stack(channels, axis=1)).astype(np.uint8)
+    table.flags.writeable = False
+    return table

@@ -1,0 +1,50 @@
+"""From a tensor as a model made it to a summary's arrays: densify, take the sample, choose the kind, reduce."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from neural_flow.summaries._base import SUMMARIES, NoPicture, SummaryContext, choose
+
+
+def summarise(tensor: torch.Tensor, context: SummaryContext) -> tuple[str, dict[str, torch.Tensor], dict[str, Any]]:
+    """Return (kind, arrays, facts) of ``tensor``, which is neither modified nor kept.
+
+    Args:
+        tensor: any dtype, layout and device.
+        context: what is known besides the values.
+
+    Raises:
+        NoPicture: the tensor has no values (meta or fake).
+    """
+    with torch.no_grad():
+        sample = take_sample(tensor.detach(), context)
+        kind = choose(sample, context)
+        arrays, facts = SUMMARIES.get(kind).reduce(sample, context)
+    if context.input_hw is not None:
+        facts["input_side"] = (context.input_hw[0] * context.input_hw[1]) ** 0.5
+    return kind, arrays, facts
+
+
+def take_sample(tensor: torch.Tensor, context: SummaryContext) -> torch.Tensor:
+    """Return the dense strided tensor without batch dimension that kinds see.
+
+    Raises:
+        NoPicture: the tensor has no values.
+    """
+    if tensor.is_meta or type(tensor).__name__ == "FakeTensor":
+        raise NoPicture("the tensor has no values (it is on meta, or fake)")
+    if (to_local := getattr(tensor, "to_local", None)) is not None:
+        tensor = to_local()  # a distributed tensor: what this process holds
+    if tensor.is_nested:
+        parts = tensor.unbind()
+        return parts[min(context.sample, len(parts) - 1)] if parts else tensor.new_zeros(0)
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    dim, size = context.batch_dim, context.batch_size
+    if dim is not None and tensor.dim() > dim and tensor.shape[dim] > 0:
+        share = max(tensor.shape[dim] // max(size, 1), 1)
+        tensor = tensor.select(dim, min(context.sample * share, tensor.shape[dim] - 1))
+    return tensor if tensor.layout == torch.strided else tensor.to_dense()

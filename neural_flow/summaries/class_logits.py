@@ -1,0 +1,113 @@
+"""Class scores: the five most probable classes as bars."""
+
+from __future__ import annotations
+
+import torch
+
+from neural_flow.drawing import Box, Mark, Rect, Text
+from neural_flow.records import Summary
+from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
+from neural_flow.summaries._pixels import as_real
+from neural_flow.summaries._planes import IMAGE_LAYER, badge_marks
+from neural_flow.text_metrics import ellipsize, text_width
+
+_WIDTH, _HEIGHT = 72.0, 34.0
+_MAX_BARS = 5
+_MIN_VOCABULARY = 256
+_MAX_CLASSES = 32768
+
+
+@SUMMARIES.register("class_logits")
+class ClassLogits:
+    """Softmax of an output vector; of token scores T×V the scores of the last token, the next one's."""
+
+    priority = 55
+
+    @staticmethod
+    def accepts(tensor: torch.Tensor, context: SummaryContext) -> bool:
+        """Accept floating outputs that are scores, as far as shape and values tell; embeddings are not."""
+        if context.role != "output" or not tensor.is_floating_point() or tensor.numel() < 2:
+            return False
+        if tensor.dim() == 2 and context.has_token_input:
+            return tensor.shape[1] >= _MIN_VOCABULARY
+        if max(tensor.shape) != tensor.numel():
+            return False
+        if len(context.labels) == tensor.numel():
+            return True
+        return tensor.numel() <= _MAX_CLASSES and not _looks_like_embedding(tensor)
+
+    @staticmethod
+    def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:
+        """Keep the five largest probabilities and their classes."""
+        is_sequence = tensor.dim() == 2 and min(tensor.shape) > 1
+        scores = as_real(tensor[-1] if is_sequence else tensor.reshape(-1)).double()
+        total = float(scores.sum())
+        is_probability = bool((scores >= 0).all()) and abs(total - 1) < 1e-3
+        shares = scores if is_probability else torch.softmax(scores.nan_to_num(-torch.inf, 1e300, -torch.inf), dim=0)
+        shares = shares.nan_to_num(0.0)
+        best = torch.sort(shares, descending=True, stable=True)
+        count = min(_MAX_BARS, scores.numel())
+        classes = best.indices[:count].tolist()
+        has_labels = len(context.labels) == scores.numel()
+        names = tuple(context.labels[index] if has_labels else str(index) for index in classes)
+        what = "next token" if is_sequence else "class"
+        return {"shares": best.values[:count]}, {
+            "classes": tuple(classes),
+            "names": names,
+            "num_classes": scores.numel(),
+            "caption": f"most probable {what} of {scores.numel()}",
+        }
+
+    @staticmethod
+    def size(summary: Summary, context: SummaryContext) -> tuple[float, float]:
+        """Return 72 pt by as many rows as there are bars."""
+        return _WIDTH, _HEIGHT * len(summary.facts["names"]) / _MAX_BARS
+
+    @staticmethod
+    def draw(summary: Summary, box: Box, style: DrawStyle) -> tuple[Mark, ...]:
+        """Draw a row for each class: its name, a bar and the probability."""
+        shares = summary.arrays["shares"].tolist()
+        names = [ellipsize(name, style.small_size, "regular", box.width * 0.42) for name in summary.facts["names"]]
+        number_width = text_width("100", style.small_size)
+        name_width = max(text_width(name, style.small_size) for name in names)
+        left = box.x + name_width + 2.5
+        room = box.width - name_width - 2.5 - number_width - 2.0
+        pitch = box.height / len(names)
+        marks: list[Mark] = []
+        for index, (name, share) in enumerate(zip(names, shares, strict=True)):
+            middle = box.y + pitch * (index + 0.5)
+            baseline = middle + style.small_size * 0.36
+            bar = Rect(
+                x=left,
+                y=middle - pitch * 0.31,
+                width=max(room * share, 0.4),
+                height=pitch * 0.62,
+                fill=style.accent if index == 0 else style.sub,
+                layer=IMAGE_LAYER,
+            )
+            marks += [
+                Text(x=left - 2.5, y=baseline, text=name, size=style.small_size, color=style.ink, anchor="end"),
+                bar,
+                Text(
+                    x=bar.x + bar.width + 2.0,
+                    y=baseline,
+                    text=percent(share),
+                    size=style.small_size,
+                    color=style.sub,
+                ),
+            ]
+        return (*marks, *badge_marks(summary, box, style))
+
+
+def percent(share: float) -> str:
+    """Return a share of 0–1 as whole percents; ``<1`` for little but not nothing."""
+    whole = round(share * 100)
+    if whole == 0 and share > 0:
+        return "<1"
+    return str(whole)
+
+
+def _looks_like_embedding(tensor: torch.Tensor) -> bool:
+    length = float(torch.linalg.vector_norm(tensor.reshape(-1), dtype=torch.float32))
+    is_normalised = abs(length - 1) < 1e-3 and bool((tensor < 0).any())
+    return is_normalised or (tensor.numel() >= 128 and tensor.numel() % 64 == 0)

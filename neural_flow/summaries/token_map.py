@@ -1,0 +1,61 @@
+"""Sequences T×D: a heat map, tokens downwards, features to the right."""
+
+from __future__ import annotations
+
+import torch
+
+from neural_flow.drawing import Box, Mark
+from neural_flow.records import Summary
+from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
+from neural_flow.summaries._pixels import as_real, shrink, to_indices
+from neural_flow.summaries._planes import badge_marks, frame_marks, image_mark, infinity_marks, palette
+
+_MAX_COLUMNS = 96
+
+
+@SUMMARIES.register("token_map")
+class TokenMap:
+    """A matrix of tokens by features; of many features the 96 that vary most over the tokens, in their order."""
+
+    priority = 30
+
+    @staticmethod
+    def accepts(tensor: torch.Tensor, context: SummaryContext) -> bool:
+        """Accept any real matrix."""
+        return tensor.dim() == 2 and not tensor.is_complex() and tensor.numel() > 0
+
+    @staticmethod
+    def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:
+        """Keep a uint8 map of at most ``max_side`` x 96 cells."""
+        num_tokens, num_features = tensor.shape
+        shown = tensor
+        columns: tuple[int, ...] = ()
+        if num_features > _MAX_COLUMNS:
+            rows = as_real(tensor[:: max(1, num_tokens // 256)])
+            rank = rows.var(dim=0, correction=0).nan_to_num(torch.inf, torch.inf)
+            kept = torch.sort(rank, descending=True, stable=True).indices[:_MAX_COLUMNS].sort().values
+            columns, shown = tuple(kept.tolist()), tensor[:, kept]
+        indices, facts = to_indices(shrink(as_real(shown)[None], context.max_side), "stage")
+        return {"cells": indices[0]}, {
+            **facts,
+            "num_tokens": num_tokens,
+            "num_features": num_features,
+            "columns": columns,
+        }
+
+    @staticmethod
+    def size(summary: Summary, context: SummaryContext) -> tuple[float, float]:
+        """Return 60 x 40 pt."""
+        return 60.0, 40.0
+
+    @staticmethod
+    def draw(summary: Summary, box: Box, style: DrawStyle) -> tuple[Mark, ...]:
+        """Draw the map in a thin frame."""
+        cells = summary.arrays["cells"]
+        colors = palette(style, bool(summary.facts["is_signed"]))
+        return (
+            image_mark(box, cells, colors),
+            *infinity_marks(box, cells, style),
+            *frame_marks(box, style),
+            *badge_marks(summary, box, style),
+        )

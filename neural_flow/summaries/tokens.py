@@ -1,0 +1,88 @@
+"""Integer tokens: a row of cells, coloured by id."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from neural_flow.drawing import Box, Mark, Text
+from neural_flow.records import Array, Summary
+from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
+from neural_flow.summaries._colormaps import colormap
+from neural_flow.summaries._planes import badge_marks, frame_marks, image_mark
+from neural_flow.text_metrics import text_width
+from neural_flow.theme import contrast
+
+_WIDTH, _HEIGHT = 72.0, 10.0
+_MAX_LABELLED = 12
+_MAX_CELLS = 144
+
+
+@SUMMARIES.register("tokens")
+class Tokens:
+    """Ids along one dimension. Equal ids have equal colours; where two ids share one, order tells them apart."""
+
+    priority = 70
+
+    @staticmethod
+    def accepts(tensor: torch.Tensor, context: SummaryContext) -> bool:
+        """Accept integers along one dimension."""
+        is_whole = not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+        return is_whole and tensor.numel() > 0 and tensor.numel() == max(tensor.shape, default=1)
+
+    @staticmethod
+    def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:
+        """Keep the ids; of a long row every n-th."""
+        ids = tensor.reshape(-1).long()
+        step = -(-ids.numel() // _MAX_CELLS)
+        names = context.tokens if len(context.tokens) == ids.numel() else ()
+        return {"ids": ids[::step]}, {"num_tokens": ids.numel(), "step": step, "names": tuple(names[::step])}
+
+    @staticmethod
+    def size(summary: Summary, context: SummaryContext) -> tuple[float, float]:
+        """Return 72 x 10 pt; a few tokens take less."""
+        return min(_WIDTH, max(_HEIGHT * len(summary.arrays["ids"]), 2 * _HEIGHT)), _HEIGHT
+
+    @staticmethod
+    def draw(summary: Summary, box: Box, style: DrawStyle) -> tuple[Mark, ...]:
+        """Draw the cells, and the ids where they fit."""
+        ids = summary.arrays["ids"]
+        colors = _colors(style)
+        cells = _hash(ids)
+        marks: list[Mark] = [image_mark(box, cells[None, :], colors)]
+        marks += frame_marks(box, style, color=style.sub, width=0.4)
+        pitch = box.width / len(ids)
+        texts = list(summary.facts["names"]) or [str(number) for number in ids.tolist()]
+        if len(ids) <= _MAX_LABELLED and all(text_width(text, style.small_size) <= pitch - 0.6 for text in texts):
+            for index, text in enumerate(texts):
+                marks.append(
+                    Text(
+                        x=box.x + pitch * (index + 0.5),
+                        y=box.y + box.height / 2 + style.small_size * 0.36,
+                        text=text,
+                        size=style.small_size,
+                        color=_readable(colors[cells[index]], style),
+                        anchor="middle",
+                    )
+                )
+        return (*marks, *badge_marks(summary, box, style))
+
+
+def _hash(ids: Array) -> Array:
+    # Fibonacci hashing: neighbours in id are far apart in colour, on every machine alike
+    mixed = ids.astype(np.uint64) * np.uint64(11400714819323198485)
+    return (mixed >> np.uint64(56)).astype(np.uint8)
+
+
+def _colors(style: DrawStyle) -> Array:
+    """Return 256 soft colours: seven hues of the category map, each in several tints."""
+    hues = colormap("okabe_ito")[:7].astype(np.float32)
+    numbers = np.arange(256)
+    tint = np.asarray([0.45, 0.6, 0.75, 0.3])[(numbers // 7) % 4][:, None]
+    ground = np.full(3, 20.0 if style.is_dark else 255.0)
+    return np.rint(hues[numbers % 7] * tint + ground * (1 - tint)).astype(np.uint8)
+
+
+def _readable(color: Array, style: DrawStyle) -> str:
+    text = "#{:02X}{:02X}{:02X}".format(*(int(part) for part in color))
+    return max((style.ink, style.paper), key=lambda ink: contrast(ink, text))
