@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 from neural_flow.diff import diff_topologies, difference_lines, difference_to_json
@@ -35,7 +36,7 @@ CHAIN = [("0", "Linear", 80, (1, 8)), ("1", "ReLU", 0, (1, 8)), ("2", "Linear", 
 
 
 def chain(names: list[str]) -> list[tuple[str, str, str]]:
-    return [(a, b, "primary") for a, b in zip(names, names[1:], strict=False)]
+    return [(a, b, "primary") for a, b in itertools.pairwise(names)]
 
 
 def test_a_graph_does_not_differ_from_itself():
