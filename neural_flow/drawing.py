@@ -140,8 +140,8 @@ class Route:
     """The way of one arrow, from the source's border to the target's.
 
     ``orthogonal``: corners to be rounded with ``radius``. ``curve``: points are start, then three per cubic.
-    ``taps`` are the points where a shared line splits. ``is_shared_start`` counts the leading points that an earlier
-    route of the same source already drew.
+    ``taps`` are the points where a shared line splits. ``num_shared_points`` counts the leading points that lie on a
+    route of the same source drawn before: the line of its own starts at the last of them.
     """
 
     arrow_id: int
@@ -150,6 +150,7 @@ class Route:
     radius: float = 6.0
     label: Box | None = None
     taps: tuple[Point, ...] = ()
+    num_shared_points: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

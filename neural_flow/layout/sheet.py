@@ -1,0 +1,195 @@
+"""From places along and across the flow to a finished ``Layout`` in page coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from neural_flow.drawing import (
+    Arrow,
+    Box,
+    Direction,
+    FramePlacement,
+    Layout,
+    Placement,
+    Point,
+    Route,
+)
+from neural_flow.layout._base import CORNER_RADIUS
+from neural_flow.layout.routing import EPSILON
+
+PART_GAP = 28.0
+PACK_ASPECT = 16 / 9
+
+
+@dataclass(slots=True)
+class Sheet:
+    """A layout being made, already in page coordinates but not yet moved to the origin."""
+
+    style: str
+    direction: Direction
+    placements: list[Placement] = field(default_factory=list[Placement])
+    routes: list[Route] = field(default_factory=list[Route])
+    frames: list[FramePlacement] = field(default_factory=list[FramePlacement])
+
+
+def to_page(point: Point, direction: Direction) -> Point:
+    """Return the page point of (along, across)."""
+    return point if direction == "lr" else (point[1], point[0])
+
+
+def make_routes(ways: list[tuple[Arrow, int, list[Point]]], *, is_curved: bool, direction: Direction) -> list[Route]:
+    """Return routes with the points where lines of one source split.
+
+    Args:
+        ways: arrows with their source node and points, the arrow that others split off first.
+        is_curved: whether points are cubics.
+        direction: of the flow.
+    """
+    drawn: dict[int, list[list[Point]]] = {}
+    routes: list[Route] = []
+    for arrow, source, way in ways:
+        points = [to_page(point, direction) for point in way]
+        taps: tuple[Point, ...] = ()
+        num_shared = 0
+        for earlier in drawn.get(source, []):
+            shared = _shared_curve(earlier, points) if is_curved else _shared_corners(earlier, points)
+            if shared is not None and shared[0] > num_shared:
+                num_shared, points = shared
+                taps = (points[num_shared - 1],)
+        drawn.setdefault(source, []).append(points)
+        style = "curve" if is_curved else "orthogonal"
+        routes.append(
+            Route(
+                arrow_id=arrow.arrow_id,
+                style=style,
+                points=tuple(points),
+                radius=CORNER_RADIUS,
+                taps=taps,
+                num_shared_points=num_shared,
+            )
+        )
+    return routes
+
+
+def _shared_corners(first: list[Point], second: list[Point]) -> tuple[int, list[Point]] | None:
+    """Return how many leading points ``second`` shares with ``first``, the place where it splits off included.
+
+    The place may lie within a segment of ``second``: then it becomes a point of its own.
+    """
+    if first[0] != second[0]:
+        return None
+    index = 1
+    while index < min(len(first), len(second)) and _is_same(first[index], second[index]):
+        index += 1
+    if index in (len(first), len(second)):
+        return index, second
+    here, a, b = second[index - 1], first[index], second[index]
+    along_a, along_b = (a[0] - here[0], a[1] - here[1]), (b[0] - here[0], b[1] - here[1])
+    if along_a[0] * along_b[0] + along_a[1] * along_b[1] <= EPSILON:
+        return (index, second) if index > 1 else None
+    if abs(along_a[0]) + abs(along_a[1]) < abs(along_b[0]) + abs(along_b[1]):
+        return index + 1, [*second[:index], a, *second[index:]]
+    return index + 1, second
+
+
+def _shared_curve(first: list[Point], second: list[Point]) -> tuple[int, list[Point]] | None:
+    index = 0
+    while index < min(len(first), len(second)) and _is_same(first[index], second[index]):
+        index += 1
+    whole = index - (index - 1) % 3 if index else 0
+    return (whole, second) if whole > 1 else None
+
+
+def _is_same(first: Point, second: Point) -> bool:
+    return abs(first[0] - second[0]) < EPSILON and abs(first[1] - second[1]) < EPSILON
+
+
+def extent(sheet: Sheet) -> Box:
+    """Return the box round everything on the sheet."""
+    xs: list[float] = []
+    ys: list[float] = []
+    boxes = [box for placement in sheet.placements for box in (placement.body, placement.label) if box]
+    boxes += [route.label for route in sheet.routes if route.label] + [frame.box for frame in sheet.frames]
+    for box in boxes:
+        xs += (box.x, box.x + box.width)
+        ys += (box.y, box.y + box.height)
+    for route in sheet.routes:
+        for x, y in route.points:
+            xs.append(x)
+            ys.append(y)
+    left, top = min(xs, default=0.0), min(ys, default=0.0)
+    return Box(x=left, y=top, width=max(xs, default=0.0) - left, height=max(ys, default=0.0) - top)
+
+
+def shifted(sheet: Sheet, dx: float, dy: float) -> Sheet:
+    """Return ``sheet`` moved, every length rounded to 0.001 pt."""
+
+    def move(box: Box) -> Box:
+        return Box(x=_tidy(box.x + dx), y=_tidy(box.y + dy), width=_tidy(box.width), height=_tidy(box.height))
+
+    def shift(points: Iterable[Point]) -> tuple[Point, ...]:
+        return tuple((_tidy(x + dx), _tidy(y + dy)) for x, y in points)
+
+    return Sheet(
+        style=sheet.style,
+        direction=sheet.direction,
+        placements=[
+            replace(placement, body=move(placement.body), label=move(placement.label) if placement.label else None)
+            for placement in sheet.placements
+        ],
+        routes=[
+            replace(
+                route,
+                points=shift(route.points),
+                label=move(route.label) if route.label else None,
+                taps=shift(route.taps),
+            )
+            for route in sheet.routes
+        ],
+        frames=[replace(frame, box=move(frame.box)) for frame in sheet.frames],
+    )
+
+
+def pack(sheets: list[Sheet], *, max_width: float) -> Sheet:
+    """Return one sheet with the parts side by side in shelves, as parts of one figure that share no data.
+
+    Parts keep their order. A shelf is as wide as the widest part, or as a page of the joint area.
+    """
+    if len(sheets) == 1:
+        return sheets[0]
+    boxes = [extent(sheet) for sheet in sheets]
+    area = sum((box.width + PART_GAP) * (box.height + PART_GAP) for box in boxes)
+    width = max(*(box.width for box in boxes), min(max_width, (area * PACK_ASPECT) ** 0.5))
+    packed = Sheet(style=sheets[0].style, direction=sheets[0].direction)
+    x = y = tallest = 0.0
+    for sheet, box in zip(sheets, boxes, strict=True):
+        if x and x + box.width > width:
+            x, y, tallest = 0.0, y + tallest + PART_GAP, 0.0
+        moved = shifted(sheet, x - box.x, y - box.y)
+        packed.placements.extend(moved.placements)
+        packed.routes.extend(moved.routes)
+        packed.frames.extend(moved.frames)
+        x += box.width + PART_GAP
+        tallest = max(tallest, box.height)
+    return packed
+
+
+def finish(sheet: Sheet) -> Layout:
+    """Return the layout moved so that everything starts at (0, 0), rounded to 0.001 pt."""
+    box = extent(sheet)
+    sheet = shifted(sheet, -box.x, -box.y)
+    return Layout(
+        style=sheet.style,
+        direction=sheet.direction,
+        width=_tidy(box.width),
+        height=_tidy(box.height),
+        placements=tuple(sorted(sheet.placements, key=lambda placement: placement.node_id)),
+        routes=tuple(sorted(sheet.routes, key=lambda route: route.arrow_id)),
+        frames=tuple(sorted(sheet.frames, key=lambda frame: frame.frame_id)),
+    )
+
+
+def _tidy(value: float) -> float:
+    # Adding 0.0 turns -0.0 into 0.0, so that equal layouts print equally.
+    return round(value, 3) + 0.0
