@@ -1,1 +1,5 @@
-"""Exporters that draw through matplotlib; nothing else imports it."""
+"""Exporters that draw with matplotlib, which is imported only when something is drawn."""
+
+from neural_flow.registry import load_siblings
+
+load_siblings("neural_flow.export.mpl")

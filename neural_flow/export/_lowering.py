@@ -1,0 +1,82 @@
+"""What every exporter does to marks before it writes them: paint order, tile pixels, colours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from neural_flow.drawing import Image, Mark, Path, Rect, Scene
+from neural_flow.records import Array
+
+KAPPA = 0.5522847498
+"""Length of the handles of a cubic that draws a quarter of a unit circle."""
+
+
+def in_paint_order(marks: Iterable[Mark]) -> list[Mark]:
+    """Return ``marks`` by layer; within one layer the order stays."""
+    return sorted(marks, key=lambda mark: mark.layer)
+
+
+def rect_commands(rect: Rect) -> tuple[tuple[Any, ...], ...]:
+    """Return the outline of ``rect`` as path commands."""
+    x, y, right, bottom = rect.x, rect.y, rect.x + rect.width, rect.y + rect.height
+    radius = min(rect.radius, rect.width / 2, rect.height / 2)
+    if radius <= 0:
+        return (("M", x, y), ("L", right, y), ("L", right, bottom), ("L", x, bottom), ("Z",))
+    handle = radius * (1 - KAPPA)
+    return (
+        ("M", x + radius, y),
+        ("L", right - radius, y),
+        ("C", right - handle, y, right, y + handle, right, y + radius),
+        ("L", right, bottom - radius),
+        ("C", right, bottom - handle, right - handle, bottom, right - radius, bottom),
+        ("L", x + radius, bottom),
+        ("C", x + handle, bottom, x, bottom - handle, x, bottom - radius),
+        ("L", x, y + radius),
+        ("C", x, y + handle, x + handle, y, x + radius, y),
+        ("Z",),
+    )
+
+
+def outline_of(mark: Rect | Path) -> tuple[tuple[Any, ...], ...]:
+    """Return the path commands of a shape."""
+    return rect_commands(mark) if isinstance(mark, Rect) else mark.commands
+
+
+def enlarged(image: Image, pixels_per_point: float = 4.0) -> Array:
+    """Return the pixels of ``image``, repeated by a whole factor so that viewers that smooth do no harm."""
+    height, width = image.pixels.shape[:2]
+    factor_x = max(1, int(np.ceil(image.width * pixels_per_point / width)))
+    factor_y = max(1, int(np.ceil(image.height * pixels_per_point / height)))
+    return image.pixels.repeat(factor_y, axis=0).repeat(factor_x, axis=1)
+
+
+def rgba_of(image: Image) -> Array:
+    """Return the pixels of ``image`` as uint8 ``[H, W, 4]``, through its palette where it has one."""
+    if image.palette is None:
+        return image.pixels
+    opaque = np.full((*image.pixels.shape, 1), 255, np.uint8)
+    return np.concatenate([image.palette[image.pixels], opaque], axis=2)
+
+
+def alpha_of(color: str) -> float:
+    """Return the opacity of ``#rrggbb`` or ``#rrggbbaa``, 0-1."""
+    return int(color[7:9], 16) / 255 if len(color) == 9 else 1.0
+
+
+def alt_text(scene: Scene) -> str:
+    """Return the words that stand for the picture where it cannot be seen."""
+    return f"{scene.title}. {scene.description}" if scene.description else scene.title
+
+
+def path_data(commands: Iterable[tuple[Any, ...]]) -> str:
+    """Return path commands as the ``d`` attribute of SVG."""
+    return "".join(f"{letter}{' '.join(map(number, values))}" for letter, *values in commands)
+
+
+def number(value: float) -> str:
+    """Return ``value`` with at most two decimals, so that the last bits of floats never show."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text in ("-0", "") else text

@@ -1,0 +1,95 @@
+"""PNG: Agg draws, pillow compresses."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import PIL.Image
+from PIL.PngImagePlugin import PngInfo
+
+from neural_flow.drawing import ExportOptions, Picture, Scene
+from neural_flow.errors import ExportError, NeuralFlowWarning
+from neural_flow.export._base import EXPORTERS, first_scene
+from neural_flow.export._lowering import alt_text
+from neural_flow.export.mpl._import import load_canvas
+
+if TYPE_CHECKING:
+    from neural_flow.records import Array
+
+SMALL_FIGURE = 10 * 72.0
+"""Points; figures up to this side get 300 dpi."""
+GOOD_DPI = 300
+COARSER_DPI = (200, 150, 100)
+COMFORT_PIXELS = 40e6
+MAX_PIXELS = 250e6
+COMPRESS_LEVEL = 3
+
+
+@EXPORTERS.register(".png")
+def export_png(picture: Picture, options: ExportOptions) -> bytes:
+    """Return the first page of ``picture`` as PNG.
+
+    Raises:
+        ExportError: the page is too large for a raster picture even at 100 dpi.
+    """
+    scene = first_scene(picture, ".png")
+    canvas = load_canvas()
+    dpi = dpi_for(scene, options.dpi, canvas.max_side())
+    with canvas.drawing_state():
+        pixels = canvas.raster(scene, dpi, options)
+    return encode(pixels, scene, dpi)
+
+
+def dpi_for(scene: Scene, asked: int | None, max_side: int) -> int:
+    """Return the dots per inch to draw ``scene`` with: what was asked for, if it fits into memory.
+
+    Raises:
+        ExportError: the page does not fit at 100 dpi either.
+    """
+    if asked is not None:
+        if _fits(scene, asked, MAX_PIXELS, max_side):
+            return asked
+        lower = [dpi for dpi in (GOOD_DPI, *COARSER_DPI) if dpi < asked and _fits(scene, dpi, MAX_PIXELS, max_side)]
+        if lower:
+            warnings.warn(
+                f"{asked} dpi would make a picture of {_size(scene, asked)} pixels; {lower[0]} dpi is used instead",
+                NeuralFlowWarning,
+                stacklevel=2,
+            )
+            return lower[0]
+    else:
+        is_small = max(scene.width, scene.height) <= SMALL_FIGURE
+        choices = (GOOD_DPI, *COARSER_DPI) if is_small else COARSER_DPI
+        for dpi in choices:
+            if _fits(scene, dpi, COMFORT_PIXELS, max_side):
+                return dpi
+        if _fits(scene, choices[-1], MAX_PIXELS, max_side):
+            return choices[-1]
+    raise ExportError(
+        f"a picture of {_size(scene, COARSER_DPI[-1])} pixels at {COARSER_DPI[-1]} dpi is too large for PNG",
+        hint="write .svg or .pdf, or draw fewer stages: --max-stages 24, --fold",
+    )
+
+
+def _fits(scene: Scene, dpi: int, max_pixels: float, max_side: int) -> bool:
+    width, height = scene.width * dpi / 72, scene.height * dpi / 72
+    return width * height <= max_pixels and max(width, height) <= max_side
+
+
+def _size(scene: Scene, dpi: int) -> str:
+    return f"{scene.width * dpi / 72:.0f} x {scene.height * dpi / 72:.0f}"
+
+
+def encode(pixels: Array, scene: Scene, dpi: int) -> bytes:
+    """Return uint8 ``[H, W, 4]`` as PNG with resolution and alternative text; opaque pages have no alpha."""
+    info = PngInfo()
+    info.add_itxt("Description", alt_text(scene))
+    if scene.background is not None:
+        pixels = np.ascontiguousarray(pixels[..., :3])
+    buffer = io.BytesIO()
+    settings: dict[str, Any] = {"pnginfo": info, "dpi": (dpi, dpi), "compress_level": COMPRESS_LEVEL}
+    PIL.Image.fromarray(pixels).save(buffer, "PNG", **settings)
+    return buffer.getvalue()

@@ -1,0 +1,141 @@
+"""From records and a layout to the marks of one page."""
+
+from __future__ import annotations
+
+from neural_flow.drawing import Box, Diagram, Frame, Layout, Mark, MarkGroup, Scene, Text
+from neural_flow.records import Capture, Measurements, Topology
+from neural_flow.scene.cards import card_marks
+from neural_flow.scene.connectors import arrow_marks, ring_marks
+from neural_flow.scene.frames import frame_marks
+from neural_flow.scene.legend import cost_color, legend_marks
+from neural_flow.scene.look import Look, make_look
+from neural_flow.scene.options import SceneOptions
+from neural_flow.scene.space import bounds, contents, moved
+from neural_flow.scene.tooltips import (
+    arrow_group,
+    card_group,
+    figure_description,
+    figure_facts,
+    figure_title,
+    frame_group,
+    ring_group,
+)
+from neural_flow.theme import Theme
+
+__all__ = ["SceneOptions", "build_scene"]
+
+_FACTS_GAP = 5.0
+_LINE = 8.2
+
+
+def build_scene(
+    topology: Topology,
+    diagram: Diagram,
+    layout: Layout,
+    capture: Capture,
+    measurements: tuple[Measurements, ...],
+    theme: Theme,
+    options: SceneOptions,
+) -> Scene:
+    """Draw one page.
+
+    Args:
+        topology: stages and edges.
+        diagram: what layout placed: cards, rings, arrows, frames.
+        layout: where everything stands, in points.
+        capture: pictures and statistics; empty for a figure of the structure alone.
+        measurements: numbers that cards may be coloured by.
+        theme: colours and sizes.
+        options: what the user asked of the look.
+    """
+    look = make_look(diagram, topology, capture, theme, options, measurements)
+    extent = bounds([*contents(layout), *(place.box for place in layout.frames)])
+    header, header_bottom, header_width = _header(look, extent.width)
+    layout = moved(layout, theme.margin - extent.x, header_bottom - extent.y)
+    obstacles = contents(layout)
+    marks, groups, cost_top = _figure(look, layout, obstacles)
+    page = Box(x=theme.margin, y=header_bottom, width=max(extent.width, header_width), height=extent.height)
+    bottom = page.y + page.height
+    if options.has_legend:
+        boxes = [*obstacles, *(place.box for place in layout.frames)]
+        legend, bottom = legend_marks(look, page, boxes, cost_top)
+        marks += legend
+    return Scene(
+        width=round(page.width + 2 * theme.margin, 2),
+        height=round(bottom + theme.margin, 2),
+        marks=(*header, *marks),
+        groups=tuple(groups),
+        title=figure_title(look),
+        description=figure_description(look),
+        background=None if options.is_transparent else theme.paper,
+    )
+
+
+def _figure(look: Look, layout: Layout, obstacles: list[Box]) -> tuple[list[Mark], list[MarkGroup], float]:
+    marks: list[Mark] = []
+    groups: list[MarkGroup] = []
+    frames = {frame.frame_id: frame for frame in look.diagram.frames}
+    for found in sorted(layout.frames, key=lambda place: _depth(frames[place.frame_id], frames)):
+        frame = frames[found.frame_id]
+        marks += frame_marks(frame, found, _depth(frame, frames), obstacles, look)
+        groups.append(frame_group(frame))
+    places = {place.node_id: place for place in layout.placements}
+    arrows = {arrow.arrow_id: arrow for arrow in look.diagram.arrows}
+    for route in layout.routes:
+        marks += arrow_marks(arrows[route.arrow_id], route, places, look)
+        groups.append(arrow_group(arrows[route.arrow_id], look))
+    costs = {
+        node.node_id: value
+        for node in look.diagram.nodes
+        if look.options.color_by and node.stage_ids and (value := look.value_of(node.stage_ids)) is not None
+    }
+    top = max(costs.values(), default=0.0)
+    for node in look.diagram.nodes:
+        place = places.get(node.node_id)
+        if place is None:
+            continue
+        if node.role == "ring":
+            marks += ring_marks(node, place, look)
+            groups.append(ring_group(node))
+        elif look.stage_of(node) is not None:
+            color = cost_color(costs[node.node_id], top, look) if node.node_id in costs else None
+            marks += card_marks(node, place, look, color)
+            groups.append(card_group(node, look))
+    return marks, groups, top
+
+
+def _depth(frame: Frame, frames: dict[int, Frame]) -> int:
+    depth = 0
+    while frame.parent_id is not None and frame.parent_id in frames and depth < len(frames):
+        frame = frames[frame.parent_id]
+        depth += 1
+    return depth
+
+
+def _header(look: Look, figure_width: float) -> tuple[list[Mark], float, float]:
+    """Return the marks of the header, the y at which the figure starts, and the width that the header takes."""
+    theme = look.theme
+    title = look.options.title if look.options.title is not None else look.topology.model.name
+    facts = " · ".join(figure_facts(look))
+    room = max(figure_width, 160.0)
+    title = look.fitted(title, theme.title_size, "bold", room)
+    title_width = look.width_of(title, theme.title_size, "bold")
+    facts_width = look.width_of(facts, theme.facts_size)
+    y, x = theme.header_baseline, theme.margin
+    marks: list[Mark] = [Text(x=x, y=y, text=title, size=theme.title_size, color=theme.ink, weight="bold")]
+    if title_width + _FACTS_GAP + facts_width <= room:
+        x += title_width + _FACTS_GAP
+        width = title_width + _FACTS_GAP + facts_width
+    else:
+        y += _LINE
+        facts = look.fitted(facts, theme.facts_size, "regular", max(room, 200.0))
+        width = max(title_width, look.width_of(facts, theme.facts_size))
+    marks.append(Text(x=x, y=y, text=facts, size=theme.facts_size, color=theme.sub))
+    failure = look.topology.failure
+    if failure is not None:
+        y += _LINE
+        words = f"stopped in {failure.module or 'the root module'}: {failure.type}: {failure.message}".split("\n")[0]
+        words = look.fitted(words, theme.facts_size, "regular", max(room, 200.0))
+        marks.append(Text(x=theme.margin, y=y, text=words, size=theme.facts_size, color=theme.failure))
+        width = max(width, look.width_of(words, theme.facts_size))
+    return marks, y + theme.header_height - theme.header_baseline, width

@@ -1,0 +1,175 @@
+"""Cards: a face, its label, and what says that it stands for many, failed, or costs much."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from neural_flow.drawing import Box, DiagramNode, Mark, Path, Placement, Rect, Text
+from neural_flow.scene.faces import face_marks, face_size
+from neural_flow.scene.look import Look, label_lines
+from neural_flow.scene.shapes import circle, cross
+from neural_flow.theme import mix
+
+_MIN_LABEL_WIDTH = 72.0
+_PLATE_LAYER = 2.8
+_BADGE_LAYER = 5.2
+
+Line = tuple[str, float, Literal["regular", "bold"]]
+
+
+@dataclass(frozen=True, slots=True)
+class CardSize:
+    """Size of a card's body and of its front, and how far the face stands inside."""
+
+    width: float
+    height: float
+    front_width: float
+    front_height: float
+    left: float = 0.0
+    top: float = 0.0
+    face_width: float = 0.0
+    face_height: float = 0.0
+    num_plates: int = 0
+
+
+def card_size(node: DiagramNode, look: Look) -> CardSize:
+    """Return the size of the body of a card. A plate lies under cards that are folded, coloured or marked."""
+    stage = look.stage_of(node)
+    theme = look.theme
+    if stage is None:
+        return CardSize(24.0, 10.0, 24.0, 10.0)
+    face = face_size(stage, look)
+    plates = _num_plates(node, look)
+    if not plates:
+        return CardSize(face.width, face.height, face.front_width, face.front_height, 0, 0, face.width, face.height)
+    pad, depth = theme.plate_padding, theme.plate_offset * (plates - 1)
+    head = theme.plate_head if node.count > 1 else pad
+    front_width, front_height = face.width + 2 * pad, face.height + pad + head
+    return CardSize(
+        width=front_width + depth,
+        height=front_height + depth,
+        front_width=front_width,
+        front_height=front_height,
+        left=pad,
+        top=head + depth,
+        face_width=face.width,
+        face_height=face.height,
+        num_plates=plates,
+    )
+
+
+def _num_plates(node: DiagramNode, look: Look) -> int:
+    if node.count > 1:
+        return 3
+    is_marked = look.is_highlighted(node) or look.is_failed(node)
+    is_coloured = look.options.color_by is not None and bool(node.stage_ids)
+    return 1 if is_marked or is_coloured else 0
+
+
+def fitted_lines(node: DiagramNode, look: Look) -> list[Line]:
+    """Return the lines of a card's label with size and weight, shortened to the width that a label may take."""
+    theme = look.theme
+    room = max(_MIN_LABEL_WIDTH, card_size(node, look).width)
+    lines: list[Line] = []
+    for index, text in enumerate(label_lines(node, look)):
+        size = theme.shape_size if index else theme.name_size
+        weight: Literal["regular", "bold"] = "regular" if index else "bold"
+        lines.append((look.fitted(text, size, weight, room), size, weight))
+    return lines
+
+
+def card_marks(node: DiagramNode, place: Placement, look: Look, cost_color: str | None) -> tuple[Mark, ...]:
+    """Draw a card at ``place``, all marks in the group of its stage."""
+    stage = look.stage_of(node)
+    if stage is None:
+        return ()
+    size = card_size(node, look)
+    body = place.body
+    face = Box(x=body.x + size.left, y=body.y + size.top, width=size.face_width, height=size.face_height)
+    marks: list[Mark] = [*_plate_marks(node, body, size, look, cost_color), *face_marks(stage, face, look)]
+    if node.has_residual:
+        marks += _residual_marks(body.x + 1.2, body.y + body.height - size.front_height + 1.2, look)
+    marks += _label_marks(node, place, look)
+    return tuple(replace(mark, group=f"stage-{stage.stage_id}") for mark in marks)
+
+
+def _plate_marks(node: DiagramNode, body: Box, size: CardSize, look: Look, cost_color: str | None) -> list[Mark]:
+    theme = look.theme
+    marks: list[Mark] = []
+    for index in reversed(range(size.num_plates)):
+        step = theme.plate_offset * index
+        marks.append(
+            Rect(
+                x=body.x + step,
+                y=body.y + body.height - size.front_height - step,
+                width=size.front_width,
+                height=size.front_height,
+                radius=theme.group_radius - 1,
+                fill=_plate_fill(node, look, cost_color),
+                stroke=_plate_stroke(node, look),
+                stroke_width=theme.ring_width if look.is_failed(node) or look.is_highlighted(node) else 0.6,
+                layer=_PLATE_LAYER - 0.01 * index,
+            )
+        )
+    if node.count > 1:
+        marks.append(
+            Text(
+                x=body.x + size.front_width - theme.plate_padding,
+                y=body.y + body.height - size.front_height + theme.plate_head - 3.0,
+                text=f"×{node.count}",
+                size=theme.badge_size,
+                weight="bold",
+                color=theme.ink,
+                anchor="end",
+            )
+        )
+    return marks
+
+
+def _plate_fill(node: DiagramNode, look: Look, cost_color: str | None) -> str:
+    theme = look.theme
+    if look.is_failed(node):
+        return mix(theme.failure, theme.paper, 0.14)
+    if cost_color is not None:
+        return cost_color
+    return mix(theme.highlight, theme.paper, 0.22) if look.is_highlighted(node) else theme.plate
+
+
+def _plate_stroke(node: DiagramNode, look: Look) -> str:
+    theme = look.theme
+    if look.is_failed(node):
+        return theme.failure
+    return theme.highlight if look.is_highlighted(node) else theme.plate_edge
+
+
+def _residual_marks(x: float, y: float, look: Look) -> list[Mark]:
+    theme = look.theme
+    return [
+        Path(
+            commands=circle(x, y, 3.2),
+            fill=theme.paper,
+            stroke=theme.merge,
+            stroke_width=0.8,
+            layer=_BADGE_LAYER,
+        ),
+        Path(commands=cross(x, y, 3.4), stroke=theme.merge, stroke_width=0.8, layer=_BADGE_LAYER + 0.1),
+    ]
+
+
+def _label_marks(node: DiagramNode, place: Placement, look: Look) -> list[Mark]:
+    if place.label is None:
+        return []
+    theme = look.theme
+    colors = [theme.failure if look.is_failed(node) else theme.ink, theme.sub]
+    return [
+        Text(
+            x=place.label.x,
+            y=place.label.y + theme.label_first + theme.label_gap * index,
+            text=text,
+            size=size,
+            weight=weight,
+            color=colors[min(index, 1)],
+        )
+        for index, (text, size, weight) in enumerate(fitted_lines(node, look))
+    ]

@@ -1,0 +1,152 @@
+"""The face of a card: the picture of what flowed, or where nothing was captured, its shape drawn as people do.
+
+A face without activation is an empty stack of planes (side = resolution, depth = channels), a sheet of tokens or a
+strip, filled with the colour of the module's family.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log2
+from typing import Any
+
+from neural_flow.drawing import Box, Mark, Path, Rect
+from neural_flow.records import Stage, Summary
+from neural_flow.scene.look import Look
+from neural_flow.scene.shapes import Commands
+from neural_flow.scene.words import family
+from neural_flow.summaries._base import SUMMARIES, front_size
+from neural_flow.summaries._planes import Plane, map_side, num_planes, stack_marks
+from neural_flow.theme import mix
+
+GAP = 4.0
+"""Between the picture of a stage and its attention."""
+_IMAGE_LAYER = 3.0
+_FRAME_LAYER = 3.9
+_MAX_RULES = 9
+
+
+@dataclass(frozen=True, slots=True)
+class FaceSize:
+    """Size of a face, and of its front plane at the lower left."""
+
+    width: float
+    height: float
+    front_width: float
+    front_height: float
+
+
+def face_size(stage: Stage, look: Look) -> FaceSize:
+    """Return the size of the face of ``stage`` in points."""
+    summary = look.summary_of(stage)
+    if summary is None:
+        size = _structure_size(stage, look)
+    else:
+        width, height = SUMMARIES.get(summary.kind).size(summary, look.context)
+        size = FaceSize(width, height, *front_size(summary, look.context, look.style))
+    extra = attention_of(stage, look)
+    if extra is None:
+        return size
+    width, height = SUMMARIES.get(extra.kind).size(extra, look.context)
+    wide = size.width + GAP + width
+    return FaceSize(wide, max(size.height, height), wide, max(size.front_height, height))
+
+
+def face_marks(stage: Stage, box: Box, look: Look) -> tuple[Mark, ...]:
+    """Draw the face of ``stage`` into ``box``."""
+    extra = attention_of(stage, look)
+    marks: tuple[Mark, ...] = ()
+    if extra is not None:
+        width, height = SUMMARIES.get(extra.kind).size(extra, look.context)
+        place = Box(x=box.x + box.width - width, y=box.y + box.height - height, width=width, height=height)
+        marks = SUMMARIES.get(extra.kind).draw(extra, place, look.style)
+        box = _lower_left(box, box.width - GAP - width, look, stage)
+    summary = look.summary_of(stage)
+    if summary is None:
+        return (*_structure_marks(stage, box, look), *marks)
+    return (*SUMMARIES.get(summary.kind).draw(summary, box, look.style), *marks)
+
+
+def _lower_left(box: Box, width: float, look: Look, stage: Stage) -> Box:
+    summary = look.summary_of(stage)
+    if summary is None:
+        height = _structure_size(stage, look).height
+    else:
+        height = SUMMARIES.get(summary.kind).size(summary, look.context)[1]
+    return Box(x=box.x, y=box.y + box.height - height, width=width, height=height)
+
+
+def attention_of(stage: Stage, look: Look) -> Summary | None:
+    """Return the attention that is drawn beside a stage's picture: its first one."""
+    found = look.capture.attention.get(stage.stage_id, ())
+    return found[0] if found else None
+
+
+def _structure_size(stage: Stage, look: Look) -> FaceSize:
+    shape = look.shape_of(stage)
+    theme = look.theme
+    if len(shape) in (3, 4):
+        width, height = map_side(shape[-2], shape[-1], look.input_side)
+        depth = theme.plane_offset * (num_planes(shape[0], theme.max_planes) - 1)
+        return FaceSize(width + depth, height + depth, width, height)
+    if len(shape) == 2:
+        width, height = _side_of(shape[1], 20.0, 60.0), _side_of(shape[0], 14.0, 44.0)
+        return FaceSize(width, height, width, height)
+    if len(shape) == 1 and shape[0] > 1:
+        width = _side_of(shape[0], 24.0, 64.0)
+        return FaceSize(width, 10.0, width, 10.0)
+    return FaceSize(24.0, 10.0, 24.0, 10.0)
+
+
+def _side_of(count: int, low: float, high: float) -> float:
+    """Return a side that grows with the logarithm of ``count``: 1 is ``low``, 1024 and more is ``high``."""
+    return low + (high - low) * min(log2(max(count, 1)) / 10, 1.0)
+
+
+def fill_of(stage: Stage, look: Look) -> str:
+    """Return the colour of the front plane of a stage without picture."""
+    theme = look.theme
+    return mix(theme.families[family(stage)], theme.paper, theme.tint_fraction)
+
+
+def _structure_marks(stage: Stage, box: Box, look: Look) -> tuple[Mark, ...]:
+    shape = look.shape_of(stage)
+    theme = look.theme
+    front = fill_of(stage, look)
+    # Planes behind are darker than the front one, so that the stack reads as depth without any outline.
+    back = mix(theme.families[family(stage)], theme.paper, min(1.0, theme.tint_fraction * 1.7))
+    if len(shape) in (3, 4):
+        count = num_planes(shape[0], theme.max_planes)
+        planes = [Plane(fill=front), *(Plane(fill=back) for _ in range(count - 1))]
+        return stack_marks(box, planes, look.style)
+    rules = _rules(shape, box)
+    sheet = Rect(x=box.x, y=box.y, width=box.width, height=box.height, fill=front, layer=_IMAGE_LAYER)
+    frame = Rect(
+        x=box.x,
+        y=box.y,
+        width=box.width,
+        height=box.height,
+        stroke=theme.frame,
+        stroke_width=theme.frame_width,
+        layer=_FRAME_LAYER,
+    )
+    if not rules:
+        return sheet, frame
+    lines = Path(commands=rules, stroke=theme.plane_separator, stroke_width=theme.separator_width, layer=3.2)
+    return sheet, lines, frame
+
+
+def _rules(shape: tuple[int, ...], box: Box) -> Commands:
+    """Return the lines that part tokens of a sheet (rows) or values of a strip (columns)."""
+    commands: list[tuple[Any, ...]] = []
+    if len(shape) == 2:
+        count = min(shape[0], _MAX_RULES)
+        for index in range(1, count):
+            y = box.y + box.height * index / count
+            commands += [("M", box.x, y), ("L", box.x + box.width, y)]
+    elif len(shape) == 1:
+        count = min(shape[0], _MAX_RULES + 3)
+        for index in range(1, count):
+            x = box.x + box.width * index / count
+            commands += [("M", x, box.y), ("L", x, box.y + box.height)]
+    return tuple(commands)

@@ -1,0 +1,106 @@
+"""Quiet boxes round containers and repeats, and brackets where a box would enclose what does not belong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from neural_flow.drawing import Box, Frame, FramePlacement, Mark, Path, Rect, Text
+from neural_flow.scene.look import Look
+from neural_flow.scene.space import is_free
+
+_FRAME_LAYER = 0.5
+_INSET = 6.0
+_TITLE_BASELINE = 8.8
+
+
+def frame_marks(
+    frame: Frame, place: FramePlacement, depth: int, obstacles: Sequence[Box], look: Look
+) -> tuple[Mark, ...]:
+    """Draw a frame; ``depth`` is how many frames lie around it, ``obstacles`` what its title must not touch."""
+    layer = _FRAME_LAYER + 0.1 * depth
+    marks = _bracket(place.box, look, layer) if place.is_bracket else _box(frame, place.box, look, layer)
+    marks += _title(frame, place, obstacles, look)
+    return tuple(replace(mark, group=f"frame-{frame.frame_id}") for mark in marks)
+
+
+def _box(frame: Frame, box: Box, look: Look, layer: float) -> list[Mark]:
+    theme = look.theme
+    is_fold = frame.kind == "fold"
+    fill = theme.fold_fill if is_fold else theme.group_fill
+    edge = theme.plate_edge if is_fold else theme.group_edge
+    rect = Rect(
+        x=box.x,
+        y=box.y,
+        width=box.width,
+        height=box.height,
+        radius=theme.group_radius,
+        fill=fill,
+        stroke=edge,
+        stroke_width=theme.group_width,
+        layer=layer,
+    )
+    if not is_fold:
+        return [rect]
+    # More sheets behind the box say that it stands for several.
+    behind: list[Mark] = [
+        replace(rect, x=box.x + step, y=box.y - step, layer=layer - 0.01 * index)
+        for index, step in ((2, 2 * theme.plate_offset), (1, theme.plate_offset))
+    ]
+    return [*behind, rect]
+
+
+def _bracket(box: Box, look: Look, layer: float) -> list[Mark]:
+    theme = look.theme
+    right, tick = box.x + box.width, 4.0
+    line = (("M", box.x, box.y + tick), ("L", box.x, box.y), ("L", right, box.y), ("L", right, box.y + tick))
+    return [Path(commands=line, stroke=theme.plate_edge, stroke_width=0.7, layer=layer)]
+
+
+def _title(frame: Frame, place: FramePlacement, obstacles: Sequence[Box], look: Look) -> list[Mark]:
+    theme = look.theme
+    box = place.box
+    badge_width = look.width_of(frame.badge, theme.badge_size, "bold") + 2 * theme.badge_pad if frame.badge else 0.0
+    room = max(box.width - 2 * _INSET - badge_width - (3.0 if frame.badge else 0.0), 12.0)
+    title = look.fitted(frame.title, theme.group_size, "regular", room) if frame.title else ""
+    title_width = look.width_of(title, theme.group_size) if title else 0.0
+    width = badge_width + title_width + (3.0 if badge_width and title_width else 0.0)
+    baseline = box.y - 2.6 if place.is_bracket else box.y + _TITLE_BASELINE
+    left = _title_x(box, width, baseline - theme.group_size, obstacles)
+    marks: list[Mark] = []
+    if frame.badge:
+        height = theme.badge_size + 3.0
+        pill = Rect(
+            x=left,
+            y=baseline - theme.badge_size * 0.36 - height / 2,
+            width=badge_width,
+            height=height,
+            radius=height / 2,
+            fill=theme.ink,
+            layer=5.5,
+        )
+        marks.append(pill)
+        marks.append(
+            Text(
+                x=left + badge_width / 2,
+                y=baseline,
+                text=frame.badge,
+                size=theme.badge_size,
+                weight="bold",
+                color=theme.paper,
+                anchor="middle",
+            )
+        )
+    if title:
+        x = left + width - title_width
+        marks.append(Text(x=x, y=baseline, text=title, size=theme.group_size, color=theme.sub))
+    return marks
+
+
+def _title_x(box: Box, width: float, top: float, obstacles: Sequence[Box]) -> float:
+    """Return where a title starts: left if that is free, else right, else centred, else left all the same."""
+    left, right = box.x + _INSET, box.x + box.width - _INSET - width
+    for x in (left, right, (left + right) / 2):
+        if is_free(Box(x=x, y=top, width=width, height=7.0), obstacles):
+            return x
+    return left

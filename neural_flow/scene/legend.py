@@ -1,0 +1,241 @@
+"""The legend: only kinds that are there, in the empty corners of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Literal
+
+import numpy as np
+
+from neural_flow.drawing import Box, Image, Mark, Path, Rect, Text
+from neural_flow.records import Array
+from neural_flow.scene.connectors import RING_WORDS, head, kind_color, opaque_marks, ring_at
+from neural_flow.scene.faces import fill_of
+from neural_flow.scene.look import Look, unit_of
+from neural_flow.scene.space import floor_under
+from neural_flow.scene.words import family, value_text
+from neural_flow.theme import mix, rgb
+
+_GAP = 8.0
+_TEXT_GAP = 5.0
+_COLUMN_GAP = 12.0
+_KIND_WORDS = {"primary": "trunk", "skip": "skip", "merge": "merge", "branch": "branch", "return": "next turn"}
+_BAR_CAPTION = 6.6
+_BAR_TOP = 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row: a sample and its words."""
+
+    kind: Literal["arrow", "inferred", "opaque", "ring", "swatch", "dead"]
+    what: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bar:
+    """A colour bar: what it scales and what stands at its ends."""
+
+    palette: Array
+    caption: str
+    low: str
+    high: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of the legend that is placed as one; ``columns`` of entries, or none for a bar."""
+
+    width: float
+    height: float
+    columns: int
+    column_width: float = 0.0
+
+
+def legend_marks(look: Look, page: Box, obstacles: Sequence[Box], cost_top: float) -> tuple[list[Mark], float]:
+    """Draw the legend into the empty corners of ``page``, which may grow downwards.
+
+    Args:
+        look: what is drawn.
+        page: the part of the page that holds the figure.
+        obstacles: what must not be covered.
+        cost_top: the largest value that cards are coloured by.
+
+    Returns:
+        The marks, and the y at which the page ends.
+    """
+    marks: list[Mark] = []
+    taken = list(obstacles)
+    bottom = page.y + page.height
+    entries = entries_of(look)
+    if entries:
+        block, x, y = _best(_entry_blocks(entries, look), page, taken, "left")
+        marks += _entries(entries, block, x, y, look)
+        taken.append(Box(x=x, y=y, width=block.width, height=block.height))
+        bottom = max(bottom, y + block.height)
+    page = Box(x=page.x, y=page.y, width=page.width, height=bottom - page.y)
+    for bar in bars_of(look, cost_top):
+        block, x, y = _best([_bar_block(bar, look)], page, taken, "right")
+        marks += _bar(bar, x + block.width, y, look)
+        taken.append(Box(x=x, y=y, width=block.width, height=block.height))
+        bottom = max(bottom, y + block.height)
+    return marks, bottom
+
+
+def _best(
+    blocks: Sequence[Block], page: Box, obstacles: Sequence[Box], side: Literal["left", "right"]
+) -> tuple[Block, float, float]:
+    """Return the block and place that let the page grow least, nearest to the corner on ``side``."""
+    found: list[tuple[float, int, Block, float, float]] = []
+    bottom = page.y + page.height
+    for block in blocks:
+        room = max(page.width - block.width, 0.0)
+        for step in range(int(room // 8) + 1):
+            x = page.x + step * 8.0 if side == "left" else page.x + room - step * 8.0
+            y = max(floor_under(x, block.width, obstacles, _GAP), bottom - block.height)
+            growth = y + block.height - bottom
+            found.append((growth * 4 + step * 0.5 + block.columns * 0.01, len(found), block, x, y))
+    _, _, block, x, y = min(found, key=lambda item: item[:2])
+    return block, x, y
+
+
+def entries_of(look: Look) -> list[Entry]:
+    """Return the rows: kinds of arrows and rings that are there, families of cards without picture, marks."""
+    arrows = look.diagram.arrows
+    entries = [
+        Entry("arrow", kind, words)
+        for kind, words in _KIND_WORDS.items()
+        if any(arrow.kind == kind and not arrow.inferred for arrow in arrows)
+    ]
+    symbols = dict.fromkeys(node.symbol for node in look.diagram.nodes if node.role == "ring")
+    entries += [Entry("ring", symbol, RING_WORDS.get(symbol, symbol or "join")) for symbol in symbols]
+    if any(arrow.inferred for arrow in arrows):
+        entries.append(Entry("inferred", "", "inferred"))
+    if any(arrow.opaque for arrow in arrows):
+        entries.append(Entry("opaque", "", "opaque code"))
+    entries = [entry for entry in entries if entry.kind != "arrow" or entry.what != "primary"] if (
+        {entry.kind for entry in entries} == {"arrow"} and len(entries) == 1
+    ) else entries  # fmt: skip
+    empty = [
+        stage
+        for node in look.diagram.nodes
+        if (stage := look.stage_of(node)) is not None and look.summary_of(stage) is None
+    ]
+    families = {family(stage): fill_of(stage, look) for stage in empty if family(stage) != "data"}
+    if len(families) > 1:
+        entries += [Entry("swatch", color, name) for name, color in families.items()]
+    shown = [look.capture.summaries[stage] for stage in look.stages if stage in look.capture.summaries]
+    if any(any(summary.facts.get("dead", ())) for summary in shown):
+        entries.append(Entry("dead", "", "dead channel"))
+    if any(summary.facts.get("num_nan") for summary in shown):
+        entries.append(Entry("swatch", look.theme.not_a_number, "NaN"))
+    return entries
+
+
+def _entry_blocks(entries: Sequence[Entry], look: Look) -> list[Block]:
+    theme = look.theme
+    widest = max(look.width_of(entry.words, theme.legend_size) for entry in entries)
+    column = theme.legend_sample + _TEXT_GAP + widest
+    blocks: list[Block] = []
+    for rows in range(1, len(entries) + 1):
+        columns = ceil(len(entries) / rows)
+        if ceil(len(entries) / columns) != rows:
+            continue
+        width = columns * column + (columns - 1) * _COLUMN_GAP
+        blocks.append(Block(width, rows * theme.legend_row, columns, column))
+    return sorted(blocks, key=lambda block: abs(block.columns - 2))
+
+
+def _entries(entries: Sequence[Entry], block: Block, x: float, y: float, look: Look) -> list[Mark]:
+    theme = look.theme
+    marks: list[Mark] = []
+    for index, entry in enumerate(entries):
+        left = x + (index % block.columns) * (block.column_width + _COLUMN_GAP)
+        middle = y + (index // block.columns + 0.5) * theme.legend_row
+        marks += _sample(entry, left, middle, look)
+        marks.append(
+            Text(
+                x=left + theme.legend_sample + _TEXT_GAP,
+                y=middle + theme.legend_size * 0.36,
+                text=entry.words,
+                size=theme.legend_size,
+                color=theme.sub,
+            )
+        )
+    return marks
+
+
+def _sample(entry: Entry, left: float, middle: float, look: Look) -> list[Mark]:
+    theme = look.theme
+    if entry.kind == "ring":
+        return ring_at((left + theme.legend_sample / 2, middle), entry.what, theme)
+    if entry.kind in ("swatch", "dead"):
+        color = theme.dead if entry.kind == "dead" else entry.what
+        box = Rect(x=left + 4, y=middle - 3.5, width=8, height=7, fill=color, stroke=theme.frame, stroke_width=0.4,
+                   layer=3.0)  # fmt: skip
+        line = Path(commands=(("M", left + 4, middle + 3.5), ("L", left + 12, middle - 3.5)), stroke=theme.sub,
+                    stroke_width=0.4, layer=3.1)  # fmt: skip
+        return [box, line] if entry.kind == "dead" else [box]
+    is_inferred = entry.kind == "inferred"
+    color = kind_color(entry.what if entry.kind == "arrow" else "primary", is_inferred, theme)
+    tip = left + theme.legend_sample
+    dash = tuple(length * theme.edge_width for length in theme.dash) if is_inferred else ()
+    line = (("M", left, middle), ("L", tip - theme.line_stop, middle))
+    marks: list[Mark] = [
+        Path(commands=line, stroke=color, stroke_width=theme.edge_width, dash=dash, layer=2.5),
+        Path(commands=head((tip, middle), (1.0, 0.0), theme), fill=color, layer=5.0),
+    ]
+    if entry.kind == "opaque":
+        marks += opaque_marks((left + theme.legend_sample * 0.4, middle), color, theme)
+    return marks
+
+
+def bars_of(look: Look, cost_top: float) -> list[Bar]:
+    """Return the colour bars: one for each map that activations are drawn with, one for measured values."""
+    scope = {"channel": "scaled per channel", "stage": "scaled per stage", "global": "one scale"}[look.options.norm]
+    shown = [look.capture.summaries[stage] for stage in look.stages if stage in look.capture.summaries]
+    signs = {bool(summary.facts["is_signed"]) for summary in shown if "is_signed" in summary.facts}
+    bars: list[Bar] = []
+    if False in signs:
+        bars.append(Bar(look.style.sequential, f"activation ({scope})", "p1", "p99"))
+    if True in signs:
+        bars.append(Bar(look.style.diverging, f"signed activation ({scope})", "−p99", "p99"))
+    if look.options.color_by and cost_top > 0:
+        words = "parameters" if look.options.color_by == "params" else look.options.color_by
+        bars.append(Bar(cost_palette(look), words, "0", value_text(cost_top, unit_of(look))))
+    return bars
+
+
+def cost_palette(look: Look) -> Array:
+    """Return the uint8 ``[256, 3]`` colours of measured values, from almost paper to the branch colour."""
+    table = [rgb(mix(look.theme.branch, look.theme.paper, 0.04 + 0.76 * index / 255)) for index in range(256)]
+    return np.array(table, np.uint8)
+
+
+def cost_color(value: float, top: float, look: Look) -> str:
+    """Return the colour of a measured value between 0 and ``top``."""
+    red, green, blue = cost_palette(look)[round(255 * min(max(value / top, 0.0), 1.0)) if top > 0 else 0].tolist()
+    return f"#{red:02X}{green:02X}{blue:02X}"
+
+
+def _bar_block(bar: Bar, look: Look) -> Block:
+    width = max(look.theme.color_bar_width, look.width_of(bar.caption, look.theme.legend_size))
+    return Block(width, 20.6, 0)
+
+
+def _bar(bar: Bar, right: float, y: float, look: Look) -> list[Mark]:
+    theme = look.theme
+    left = right - theme.color_bar_width
+    size, color = theme.legend_size, theme.sub
+    pixels = np.arange(256, dtype=np.uint8)[None]
+    top, height = y + _BAR_TOP, theme.color_bar_height
+    return [
+        Text(x=right, y=y + _BAR_CAPTION - 0.6, text=bar.caption, anchor="end", size=size, color=color),
+        Image(x=left, y=top, width=right - left, height=height, pixels=pixels, palette=bar.palette),
+        Rect(x=left, y=top, width=right - left, height=height, stroke=theme.hair, stroke_width=0.4, layer=3.9),
+        Text(x=left, y=top + height + 6.2, text=bar.low, size=size, color=color),
+        Text(x=right, y=top + height + 6.2, text=bar.high, anchor="end", size=size, color=color),
+    ]

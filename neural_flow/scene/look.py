@@ -1,0 +1,173 @@
+"""Everything that drawing reads, gathered once: the records, the theme, and what follows from both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from neural_flow.drawing import Diagram, DiagramNode
+from neural_flow.records import Capture, Measurements, Stage, Summary, TensorMeta, Topology
+from neural_flow.scene.options import SceneOptions
+from neural_flow.scene.words import batch_size, main_tensor, matches, resolution, sample_shape, shape_text, value_text
+from neural_flow.summaries._base import DrawStyle, SummaryContext, style_of
+from neural_flow.text_metrics import Weight, ellipsize, text_width
+from neural_flow.theme import Theme
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Look:
+    """The records and the theme of one drawing. Lengths are points."""
+
+    topology: Topology
+    diagram: Diagram
+    capture: Capture
+    theme: Theme
+    options: SceneOptions
+    style: DrawStyle
+    context: SummaryContext
+    batch: int | None
+    input_side: int
+    num_skips: int = 0
+    measured: Measurements | None = None
+    stages: Mapping[int, Stage] = field(default_factory=dict[int, Stage])
+    nodes: Mapping[int, DiagramNode] = field(default_factory=dict[int, DiagramNode])
+
+    def stage_of(self, node: DiagramNode) -> Stage | None:
+        """Return the stage whose picture a card shows."""
+        return None if node.stage_id is None else self.stages.get(node.stage_id)
+
+    def summary_of(self, stage: Stage) -> Summary | None:
+        """Return what was captured of a stage."""
+        return self.capture.summaries.get(stage.stage_id)
+
+    def tensor_of(self, stage: Stage) -> TensorMeta | None:
+        """Return the tensor that a card speaks of: the captured one, else the main output."""
+        summary = self.summary_of(stage)
+        return summary.tensor if summary is not None else main_tensor(stage)
+
+    def shape_of(self, stage: Stage) -> tuple[int, ...]:
+        """Return the shape of one sample of a card's tensor."""
+        meta = self.tensor_of(stage)
+        return () if meta is None else sample_shape(meta, self.batch)
+
+    def value_of(self, stage_ids: tuple[int, ...]) -> float | None:
+        """Return the measured value of a card: the sum over the stages that it stands for."""
+        if self.options.color_by == "params":
+            return float(
+                sum(self.stages[found].num_params - self.stages[found].num_shared_params for found in stage_ids)
+            )
+        if self.measured is None:
+            return None
+        values = [self.measured.by_stage[found] for found in stage_ids if found in self.measured.by_stage]
+        return sum(values) if values else None
+
+    def is_highlighted(self, node: DiagramNode) -> bool:
+        """Return whether one of the stages behind a card fits ``--highlight``."""
+        globs = self.options.highlight
+        return bool(globs) and any(
+            matches(name, globs)
+            for found in node.stage_ids or ((node.stage_id,) if node.stage_id is not None else ())
+            for name in (self.stages[found].path or self.stages[found].name,)
+        )
+
+    def is_failed(self, node: DiagramNode) -> bool:
+        """Return whether the model raised inside a stage of this card."""
+        failed = failed_stage(self.topology)
+        return failed is not None and (failed == node.stage_id or failed in node.stage_ids)
+
+    def width_of(self, text: str, size: float, weight: Weight = "regular") -> float:
+        """Return the width of ``text``."""
+        return text_width(text, size, weight, self.options.font_file)
+
+    def fitted(self, text: str, size: float, weight: Weight, max_width: float) -> str:
+        """Return ``text`` with its middle left out where it is wider than ``max_width``."""
+        return ellipsize(text, size, weight, max_width, self.options.font_file)
+
+
+def make_look(
+    diagram: Diagram,
+    topology: Topology,
+    capture: Capture,
+    theme: Theme,
+    options: SceneOptions,
+    measurements: tuple[Measurements, ...] = (),
+) -> Look:
+    """Gather what drawing needs."""
+    batch = batch_size(topology)
+    metas = [main_tensor(stage) for stage in topology.stages if stage.kind == "input"]
+    if not any(meta is not None and resolution(sample_shape(meta, batch)) for meta in metas):
+        metas = [main_tensor(stage) for stage in topology.stages]
+    sides = [resolution(sample_shape(meta, batch)) for meta in metas if meta is not None]
+    input_side = max(sides, default=0)
+    return Look(
+        topology=topology,
+        diagram=diagram,
+        capture=capture,
+        theme=theme,
+        options=options,
+        style=style_of(theme, options.cmap),
+        context=SummaryContext(input_hw=(input_side, input_side) if input_side else None, norm=options.norm),
+        batch=batch,
+        input_side=input_side,
+        num_skips=sum(arrow.kind == "skip" for arrow in diagram.arrows),
+        measured=next((found for found in measurements if found.name == options.color_by), None),
+        stages={stage.stage_id: stage for stage in topology.stages},
+        nodes={node.node_id: node for node in diagram.nodes},
+    )
+
+
+def failed_stage(topology: Topology) -> int | None:
+    """Return the id of the stage in which the model raised: the innermost one that holds the failing module."""
+    failure = topology.failure
+    if failure is None:
+        return None
+    around = [
+        stage
+        for stage in topology.stages
+        if stage.kind == "module" and (stage.path == failure.module or failure.module.startswith(f"{stage.path}."))
+    ]
+    exact = [stage for stage in around if stage.path == failure.module and stage.call_index == failure.call]
+    found = exact or around
+    return max(found, key=lambda stage: (len(stage.path), stage.stage_id)).stage_id if found else None
+
+
+def label_lines(node: DiagramNode, look: Look) -> tuple[str, ...]:
+    """Return the lines of a card's label: name, shape, and statistics where they are asked for."""
+    stage = look.stage_of(node)
+    if stage is None:
+        return ()
+    lines = [name_of(node, look)]
+    facts: list[str] = []
+    if look.options.has_shapes and (shape := look.shape_of(stage)):
+        facts.append(shape_text(shape))
+    if stage.kind == "probe":
+        facts.append("probe")
+    if node.is_shared:
+        facts.append("shared weights")
+    if node.is_dense:
+        facts.append("dense")
+    if facts:
+        lines.append(" · ".join(facts))
+    if look.options.color_by and (value := look.value_of(node.stage_ids)) is not None:
+        lines.append(value_text(value, unit_of(look)))
+    stats = look.capture.stats.get(stage.stage_id)
+    if look.options.has_stats and stats is not None and stats.mean is not None and stats.std is not None:
+        lines.append(f"{stats.mean:.2g} ± {stats.std:.2g}")
+    return tuple(lines)
+
+
+def unit_of(look: Look) -> str:
+    """Return the unit of what cards are coloured by."""
+    if look.options.color_by == "params":
+        return "parameters"
+    return look.measured.unit if look.measured is not None else ""
+
+
+def name_of(node: DiagramNode, look: Look) -> str:
+    """Return the name on a card: the user's word for it, else the one that the diagram chose."""
+    stage = look.stage_of(node)
+    if stage is not None:
+        for name, words in look.options.labels:
+            if name in (stage.path, stage.name) and name:
+                return words
+    return node.label or (stage.label if stage is not None else node.symbol)

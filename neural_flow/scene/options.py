@@ -1,0 +1,28 @@
+"""What the user asked of the look of a figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SceneOptions:
+    """Options of one drawing.
+
+    ``labels`` are (module path or stage name, words) pairs; ``highlight`` are globs over paths (``*`` stays inside
+    one segment, ``**`` crosses dots); ``color_by`` names a measurement, or ``params``; ``font_file`` is asked for
+    every character before the bundled font.
+    """
+
+    title: str | None = None
+    has_legend: bool = True
+    has_shapes: bool = True
+    has_stats: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
+    highlight: tuple[str, ...] = ()
+    is_transparent: bool = False
+    cmap: str | None = None
+    norm: Literal["channel", "stage", "global"] = "channel"
+    color_by: str | None = None
+    font_file: str | None = None
