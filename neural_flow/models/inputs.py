@@ -1,0 +1,295 @@
+"""Make the inputs of a model: from ``-i`` texts, a function, the model's file, or the model itself."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from neural_flow.errors import SampleInputError, UsageError
+from neural_flow.models._base import describe_error, listed, render_command, seeded, short_path
+from neural_flow.models.image_file import SUFFIXES as IMAGE_SUFFIXES
+from neural_flow.models.image_file import read_image
+from neural_flow.models.input_text import InputText, Normalisation, parse_input
+from neural_flow.models.stored import pick_key, read_stored
+from neural_flow.models.suggest import suggest_inputs
+from neural_flow.models.target import LoadedModel, load_function
+from neural_flow.models.trial import embeddings_reached
+from neural_flow.models.values import draw_values
+from neural_flow.nested import map_tensors
+
+CONVENTIONAL_NAMES = ("neural_flow_inputs", "sample_inputs", "example_inputs")
+FUNCTION_NAMES = ("neural_flow_inputs", "make_inputs", "sample_inputs", "example_inputs")
+MODULE_ATTRIBUTES = ("example_input_array", "dummy_inputs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleInputs:
+    """What forward is called with.
+
+    Attributes:
+        args: positional arguments.
+        kwargs: keyword arguments.
+        normalisations: by parameter name (or position, as text), what was done to an image and is undone in pictures.
+        notes: what was decided on the user's behalf, one sentence each.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    normalisations: Mapping[str, Normalisation] = field(default_factory=lambda: MappingProxyType({}))
+    notes: tuple[str, ...] = ()
+
+
+def make_inputs(
+    loaded: LoadedModel,
+    texts: Sequence[str] = (),
+    function: str | None = None,
+    *,
+    seed: int = 0,
+    device: str | None = None,
+    command: str = "",
+) -> SampleInputs:
+    """Return the inputs of ``loaded.model``, checked against the signature of its forward.
+
+    The first of these that is there: ``texts``, ``function``, a conventional name in the model's file, the inputs of an
+    exported archive, the module's ``example_input_array`` or ``dummy_inputs``.
+
+    Args:
+        loaded: the model.
+        texts: ``-i`` options as typed.
+        function: ``file.py[:name]`` of a function without arguments.
+        seed: of all random generators; they are restored.
+        device: where tensors go; None leaves them where they were made.
+        command: what the user typed, for the command in an error; made from the target if empty.
+
+    Raises:
+        UsageError: a text is malformed.
+        SampleInputError: no inputs, or they do not fit forward; the hint is a command that works.
+        ModelLoadError: the file of ``function`` cannot be run.
+    """
+    if texts and function:
+        raise UsageError("-i and --inputs exclude each other\nboth make the inputs", hint="leave one out")
+    command = command or render_command(loaded.target)
+    with loaded.scope, seeded(seed):
+        if texts:
+            inputs = _from_texts(loaded, texts, seed)
+        elif function:
+            value, name, scope = load_function(function, loaded, FUNCTION_NAMES)
+            with scope:
+                inputs = _from_user(value, name)
+        else:
+            inputs = _from_conventions(loaded)
+        if inputs is None:
+            raise _missing_inputs(loaded, "none were given", command)
+        if problem := _misfit(loaded, inputs):
+            raise _missing_inputs(loaded, problem, command)
+    if device is not None:
+        inputs = _moved(inputs, device)
+    return inputs
+
+
+def interpret(value: Any, name: str) -> SampleInputs:
+    """Return what a function of inputs means: a tensor, a tuple of arguments, a dict of keywords, ``(args, kwargs)``.
+
+    Raises:
+        SampleInputError: it is something else, so that a guess would be needed.
+    """
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple) and isinstance(value[1], dict):
+        return SampleInputs(args=value[0], kwargs=value[1])
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return SampleInputs(args=value)
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return SampleInputs(args=(), kwargs=dict(value))
+    if isinstance(value, torch.Tensor):
+        return SampleInputs(args=(value,))
+    raise SampleInputError(
+        f"cannot use what {name} returned\nfound {type(value).__name__}; "
+        "expected a tensor, a tuple of arguments, a dict of keywords, or (args, kwargs)",
+        hint="to hand it over as one argument, return ((value,), {})",
+    )
+
+
+def _from_conventions(loaded: LoadedModel) -> SampleInputs | None:
+    for name in CONVENTIONAL_NAMES:
+        if name in loaded.namespace:
+            return _from_user(loaded.namespace[name], name)
+    if loaded.example_inputs is not None:
+        args, kwargs = loaded.example_inputs
+        return SampleInputs(args=tuple(args), kwargs=dict(kwargs))
+    for name in MODULE_ATTRIBUTES:
+        try:
+            value = getattr(loaded.model, name, None)
+        except Exception:  # a property of the user's class may need what is not there; then it gives no inputs
+            continue
+        if value is not None:
+            inputs = interpret(value, name)
+            if not _misfit(loaded, inputs):  # libraries define it for all their models, whatever forward takes
+                return replace(inputs, notes=(f"inputs: the model's {name}",))
+    return None
+
+
+def _from_user(value: Any, name: str) -> SampleInputs:
+    if callable(value) and not isinstance(value, torch.Tensor):
+        try:
+            value = value()
+        except (Exception, SystemExit) as error:
+            raise SampleInputError(
+                f"{name}() raised\n{describe_error(error)}",
+                hint="it is called without arguments; --debug shows the traceback",
+            ) from error
+    return interpret(value, name)
+
+
+def _from_texts(loaded: LoadedModel, texts: Sequence[str], seed: int) -> SampleInputs:
+    specs = [parse_input(text) for text in texts]
+    random = torch.Generator().manual_seed(seed)
+    values: list[Any] = [_make_value(spec, random) for spec in specs]
+    notes = _guess_ids(loaded, specs, values, random)
+    args = tuple(value for spec, value in zip(specs, values, strict=True) if spec.name is None)
+    kwargs: dict[str, Any] = {}
+    for spec, value in zip(specs, values, strict=True):
+        if spec.name in kwargs:
+            raise UsageError(f"the input {spec.name!r} is given twice\nby -i {spec.text}", hint="leave one out")
+        if spec.name is not None:
+            kwargs[spec.name] = value
+    positions = iter(range(len(specs)))
+    keys = [spec.name if spec.name is not None else str(next(positions)) for spec in specs]
+    normalisations = {key: spec.normalisation for key, spec in zip(keys, specs, strict=True) if spec.normalisation}
+    return SampleInputs(args=args, kwargs=kwargs, normalisations=normalisations, notes=tuple(notes))
+
+
+def _make_value(spec: InputText, random: torch.Generator) -> torch.Tensor:
+    if not spec.file:
+        return draw_values(spec, random)
+    file = Path(spec.file)
+    if file.suffix.lower() in IMAGE_SUFFIXES:
+        return read_image(file, spec)
+    if spec.normalisation or spec.value_range:
+        raise UsageError(
+            f"cannot read the input {spec.text!r}\n{short_path(file)} is no image; it holds the values themselves",
+            hint="leave the range and ~ out",
+        )
+    value = _pick_tensor(read_stored(file, unsafe_load=False, error_class=SampleInputError), spec, file)
+    if spec.shape is not None and tuple(value.shape) != spec.shape:
+        try:
+            value = value.reshape(spec.shape)
+        except RuntimeError as error:
+            raise SampleInputError(
+                f"cannot reshape {short_path(file)} to {list(spec.shape)}\nit holds {list(value.shape)}",
+                hint="leave the shape out, or write one with as many values",
+            ) from error
+    return value.to(spec.dtype) if spec.dtype is not None else value
+
+
+def _pick_tensor(content: Any, spec: InputText, file: Path) -> torch.Tensor:
+    if spec.key:
+        content = pick_key(content, spec.key, file)
+    elif isinstance(content, Mapping):
+        if spec.name in content:
+            content = content[spec.name]
+        elif len(content) == 1:
+            content = next(iter(content.values()))
+        else:
+            names = [str(name) for name in content]
+            raise SampleInputError(
+                f"{short_path(file)} holds several tensors\n{listed(names)}",
+                hint=f"name one: -i {(spec.name + '=') if spec.name else ''}@{file}:{names[0] if names else 'KEY'}",
+            )
+    if not isinstance(content, torch.Tensor):
+        raise SampleInputError(
+            f"{short_path(file)} gives no tensor for {spec.text!r}\nfound {type(content).__name__}",
+            hint="name an entry with @FILE:KEY, or make the inputs in a function: --inputs file.py:make_inputs",
+        )
+    return content
+
+
+def _guess_ids(loaded: LoadedModel, specs: list[InputText], values: list[Any], random: torch.Generator) -> list[str]:
+    """Make token ids of the inputs that an embedding reads, where nothing was said about their kind. Say so."""
+    open_specs = [
+        index
+        for index, spec in enumerate(specs)
+        if not spec.file and spec.value_range is None and (spec.dtype is None or not _is_fractional(spec.dtype))
+    ]
+    if not open_specs or not any(
+        isinstance(m, torch.nn.Embedding | torch.nn.EmbeddingBag) for m in loaded.model.modules()
+    ):
+        return []
+    notes: list[str] = []
+    for _ in open_specs:  # one guess a run: the run ends at the first embedding that is given floats
+        args = tuple(value for spec, value in zip(specs, values, strict=True) if spec.name is None)
+        kwargs = {spec.name: value for spec, value in zip(specs, values, strict=True) if spec.name is not None}
+        reached = embeddings_reached(loaded.model, args, kwargs)
+        fresh = [index for index in open_specs if id(values[index]) in reached]
+        if not fresh:
+            break
+        for index in fresh:
+            spec, num_ids = specs[index], reached[id(values[index])]
+            dtype = spec.dtype or torch.int64
+            values[index] = draw_values(replace(spec, dtype=dtype), random, num_ids=num_ids)
+            named = f"{spec.name}=" if spec.name else ""
+            shape = ",".join(str(size) for size in spec.shape or ())
+            kind = str(dtype).removeprefix("torch.")
+            notes.append(f"inputs: an embedding reads it, so -i {spec.text} is {named}{shape}:{kind}[0,{num_ids})")
+            open_specs.remove(index)
+        if not open_specs:
+            break
+    return notes
+
+
+def _is_fractional(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex or dtype == torch.bool
+
+
+def _misfit(loaded: LoadedModel, inputs: SampleInputs) -> str:
+    """Return why forward cannot be called with these inputs; empty where its signature allows it."""
+    try:
+        inspect.signature(loaded.model.forward).bind(*inputs.args, **inputs.kwargs)
+    except ValueError:  # a forward without a readable signature: the call itself will tell
+        return ""
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def _missing_inputs(loaded: LoadedModel, problem: str, command: str) -> SampleInputError:
+    parameters = list(inspect.signature(loaded.model.forward).parameters)
+    cause = f"it takes {signature_text(loaded)}; {problem}"
+    unknown = problem.partition("unexpected keyword argument ")[2].strip("'\"")
+    near = difflib.get_close_matches(unknown, parameters, n=1) if unknown else []
+    if near:
+        hint = f"did you mean -i {near[0]}=...?"
+    elif options := suggest_inputs(loaded.model):
+        hint = f"this works: {command}{''.join(f' -i {_quoted(option)}' for option in options)}"
+    else:
+        hint = f"write a function that returns them: {command} --inputs inputs.py:make_inputs"
+    return SampleInputError(f"{type(loaded.model).__name__} needs inputs\n{cause}", hint=hint)
+
+
+def signature_text(loaded: LoadedModel) -> str:
+    """Return ``forward(x, mask=None)``, without annotations."""
+    signature = inspect.signature(loaded.model.forward)
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    return f"forward{signature.replace(parameters=plain, return_annotation=inspect.Signature.empty)}"
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if set(text) & set("[]()*?~ <>;&|") else text
+
+
+def _moved(inputs: SampleInputs, device: str) -> SampleInputs:
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(device)
+
+    try:
+        args, kwargs = map_tensors((inputs.args, dict(inputs.kwargs)), move)
+    except RuntimeError as error:
+        raise SampleInputError(
+            f"cannot move the inputs to {device}\n{describe_error(error)}", hint="for example --device cpu"
+        ) from error
+    return replace(inputs, args=args, kwargs=kwargs)
