@@ -1,0 +1,203 @@
+"""The pictures and statistics that the capture pass collects: reduced in the hook, made numpy once at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import sqrt
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from neural_flow.capture._metas import tensor_meta
+from neural_flow.capture._plan import Batch, batch_dim_of
+from neural_flow.capture._statistics import tensor_stats
+from neural_flow.records import Array, Capture, Failure, Stage, Summary, TensorMeta, TensorStats
+from neural_flow.summaries._base import SUMMARIES, NoPicture, Role, SummaryContext, read_only
+from neural_flow.summaries._pixels import MAX_INDEX
+from neural_flow.summaries._summarise import summarise, take_sample
+
+_ROLES: dict[str, Role] = {"input": "input", "module": "module", "op": "op", "probe": "probe", "output": "output"}
+
+
+@dataclass(slots=True)
+class _Raw:
+    kind: str
+    tensor: TensorMeta
+    arrays: dict[str, torch.Tensor]
+    facts: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Pictures:
+    """Collects one picture a stage; a stage whose picture fails is remembered with the reason."""
+
+    context: SummaryContext
+    batch: Batch
+    capture_device: torch.device
+    has_stats: bool = True
+    summaries: dict[int, _Raw] = field(default_factory=dict[int, "_Raw"])
+    stats: dict[int, TensorStats] = field(default_factory=dict[int, TensorStats])
+    attention: dict[int, list[_Raw]] = field(default_factory=dict[int, "list[_Raw]"])
+    skipped: dict[int, str] = field(default_factory=dict[int, str])
+    _input_pictures: list[tuple[tuple[int, int], Array, int]] = field(
+        default_factory=list[tuple[tuple[int, int], Array, int]]
+    )
+
+    def take(self, stage: Stage, leaf: torch.Tensor, module: nn.Module | None = None) -> None:
+        """Reduce ``leaf`` to the picture and the statistics of ``stage``, at once: it may change or die afterwards."""
+        try:
+            with torch.no_grad():
+                self._take(stage, leaf.detach(), module)
+        except NoPicture as reason:
+            self.skipped[stage.stage_id] = str(reason)
+        except Exception as error:  # drawing never stops for a picture
+            self.skipped[stage.stage_id] = f"{type(error).__name__}: {error}"
+
+    def _take(self, stage: Stage, leaf: torch.Tensor, module: nn.Module | None) -> None:
+        stats = tensor_stats(leaf) if self.has_stats else None
+        if stats is not None:
+            self.stats[stage.stage_id] = stats
+        context = self._context_of(stage, leaf, module)
+        kind, arrays, facts = summarise(leaf, context)
+        if stats is not None:
+            facts |= {"num_nan": stats.num_nan, "num_inf": stats.num_inf}
+        self.summaries[stage.stage_id] = self._raw(kind, tensor_meta(leaf), arrays, facts)
+        if stage.kind == "input":
+            self._note_input(kind, leaf, context)
+
+    def take_attention(self, stage: Stage, weights: torch.Tensor, facts: Mapping[str, Any]) -> None:
+        """Reduce the weights ``[H, L, S]`` of one attention call inside ``stage``."""
+        try:
+            context = replace(self.context, role="attention", heads=tuple(facts.get("asked_heads", ())))
+            kind = SUMMARIES.get("attention")
+            with torch.no_grad():
+                arrays, found = kind.reduce(weights, context)
+            raw = self._raw("attention", tensor_meta(weights), arrays, {**found, **facts})
+            self.attention.setdefault(stage.stage_id, []).append(raw)
+        except Exception as error:  # the card keeps its own picture
+            self.skipped.setdefault(stage.stage_id, f"attention: {type(error).__name__}: {error}")
+
+    def _raw(self, kind: str, meta: TensorMeta, arrays: dict[str, torch.Tensor], facts: dict[str, Any]) -> _Raw:
+        return _Raw(kind, meta, {name: array.to(self.capture_device) for name, array in arrays.items()}, facts)
+
+    def _context_of(self, stage: Stage, leaf: torch.Tensor, module: nn.Module | None) -> SummaryContext:
+        context = replace(
+            self.context,
+            role=_ROLES[stage.kind],
+            class_name=stage.class_name,
+            batch_dim=batch_dim_of(leaf, self.batch, module),
+            batch_size=self.batch.size,
+            has_conv1d=module is not None and _has_conv1d(module),
+        )
+        if stage.kind == "output" and not leaf.is_nested:
+            for size, picture, channels in self._input_pictures:
+                if tuple(leaf.shape[-2:]) == size:
+                    return replace(context, input_hw=size, input_picture=picture, input_channels=channels)
+        return context
+
+    def _note_input(self, kind: str, leaf: torch.Tensor, context: SummaryContext) -> None:
+        sample = take_sample(leaf, context)
+        if not leaf.is_floating_point() and kind != "image":
+            self.context = replace(self.context, has_token_input=self.context.has_token_input or kind == "tokens")
+            return
+        if sample.dim() not in (2, 3, 4) or (sample.dim() == 2 and kind != "image"):
+            return
+        is_last = kind == "image" and sample.dim() == 3 and sample.shape[0] not in (1, 3)
+        size = (
+            (int(sample.shape[0]), int(sample.shape[1])) if is_last else (int(sample.shape[-2]), int(sample.shape[-1]))
+        )
+        if self.context.input_hw is None:
+            self.context = replace(self.context, input_hw=size)
+        if kind == "image":
+            pixels = self.summaries_of_last_input()
+        elif sample.dim() == 3 and min(size) > 1:  # other modalities than colour: the first one carries the overlay
+            arrays, _ = SUMMARIES.get("image").reduce(sample[:1], context)
+            pixels = read_only(arrays)["pixels"]
+        else:
+            return
+        self._input_pictures.append((size, pixels, int(sample.shape[0]) if sample.dim() == 3 else 1))
+
+    def summaries_of_last_input(self) -> Array:
+        """Return the pixels of the picture that was taken last."""
+        last = next(reversed(self.summaries.values()))
+        return read_only(last.arrays)["pixels"]
+
+    def finish(self, failure: Failure | None, notes: tuple[str, ...] = ()) -> Capture:
+        """Return everything as read-only numpy arrays."""
+        _share_reference(self.summaries.values())
+        summaries = {stage_id: _finished(stage_id, raw) for stage_id, raw in self.summaries.items()}
+        if self.context.norm == "global":
+            summaries = share_range(summaries)
+        attention = {
+            stage_id: tuple(_finished(stage_id, raw) for raw in raws) for stage_id, raws in self.attention.items()
+        }
+        return Capture(
+            summaries=MappingProxyType(dict(sorted(summaries.items()))),
+            stats=MappingProxyType(dict(sorted(self.stats.items()))),
+            attention=MappingProxyType(dict(sorted(attention.items()))),
+            skipped=MappingProxyType(dict(sorted(self.skipped.items()))),
+            notes=notes,
+            failure=failure,
+        )
+
+
+def _finished(stage_id: int, raw: _Raw) -> Summary:
+    caption = str(raw.facts.pop("caption", ""))
+    return Summary(
+        stage_id=stage_id,
+        kind=raw.kind,
+        tensor=raw.tensor,
+        arrays=MappingProxyType(read_only(raw.arrays)),
+        facts=MappingProxyType(raw.facts),
+        caption=caption,
+    )
+
+
+def _has_conv1d(module: nn.Module) -> bool:
+    return any(isinstance(part, nn.Conv1d | nn.ConvTranspose1d) for part in module.modules())
+
+
+def _share_reference(raws: Any) -> None:
+    """Let the largest map be drawn at full size where the model has no image input, as in a generator."""
+    maps = [
+        raw for raw in raws if "map_hw" in raw.facts and raw.kind == "feature_maps" and "input_side" not in raw.facts
+    ]
+    side = max((sqrt(raw.facts["map_hw"][0] * raw.facts["map_hw"][1]) for raw in maps), default=0.0)
+    for raw in maps:
+        raw.facts["input_side"] = side
+
+
+def share_range(summaries: Mapping[int, Summary]) -> dict[int, Summary]:
+    """Return ``summaries`` with the values of all maps on one scale: zero to the largest, or ± the largest."""
+    mapped = {key: found for key, found in summaries.items() if "is_signed" in found.facts}
+    top = max(
+        (abs(end) for found in mapped.values() for end in (*found.facts["low"], *found.facts["high"])), default=0.0
+    )
+    if top == 0:
+        return dict(summaries)
+    return {key: _rescaled(found, top) if key in mapped else found for key, found in summaries.items()}
+
+
+def _rescaled(summary: Summary, top: float) -> Summary:
+    low = -top if summary.facts["is_signed"] else min(0.0, *summary.facts["low"])
+    steps = np.arange(MAX_INDEX + 1)
+    arrays: dict[str, Array] = {}
+    for name, indices in summary.arrays.items():
+        planes = indices if indices.ndim == 3 else indices[None]
+        shown = np.empty_like(planes)
+        for plane, own_low, own_high, out in zip(
+            planes, summary.facts["low"], summary.facts["high"], shown, strict=True
+        ):
+            values = own_low + steps / MAX_INDEX * (own_high - own_low)
+            table = np.arange(256, dtype=np.uint8)
+            table[: MAX_INDEX + 1] = np.rint(np.clip((values - low) / (top - low), 0, 1) * MAX_INDEX)
+            out[...] = table[plane]
+        arrays[name] = shown.reshape(indices.shape)
+        arrays[name].flags.writeable = False
+    count = len(summary.facts["low"])
+    facts = {**summary.facts, "low": (low,) * count, "high": (top,) * count}
+    return replace(summary, arrays=MappingProxyType(arrays), facts=MappingProxyType(facts))

@@ -1,0 +1,166 @@
+"""Statistics of a whole tensor in one cheap sweep, exact where cheap sums would cancel or overflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf, isfinite, sqrt
+
+import torch
+
+from neural_flow.records import TensorStats
+
+_CHUNK_ON_CPU = 1 << 18  # a megabyte of float32: the four sums over a chunk find it in the cache
+_CHUNK_ELSEWHERE = 1 << 25  # fewer, larger chunks: each costs a synchronisation
+_CANCELLED = 1e-4  # below this share of the mean square, a float32 variance has lost half of its digits
+
+
+@dataclass(slots=True)
+class _Sums:
+    count: int = 0
+    total: float = 0.0
+    square: float = 0.0
+    low: float = inf
+    high: float = -inf
+    num_zeros: int = 0
+    num_nan: int = 0
+    num_inf: int = 0
+
+
+def tensor_stats(tensor: torch.Tensor) -> TensorStats | None:
+    """Return statistics over the finite values of ``tensor``; None where it has no values (meta, fake).
+
+    Complex values count by magnitude, booleans as 0 and 1. Elements that a sparse tensor does not store count as
+    zeros. The tensor may have any dtype, layout and device, and is not modified. No temporary is larger than a few
+    megabytes on the CPU.
+    """
+    if tensor.is_meta or type(tensor).__name__ == "FakeTensor":
+        return None
+    with torch.no_grad():
+        parts, num_implicit_zeros = _strided_parts(tensor.detach())
+        sums = _Sums()
+        for part in parts:
+            for chunk in _chunks(part):
+                _add(sums, chunk)
+        if num_implicit_zeros:
+            sums.count += num_implicit_zeros
+            sums.num_zeros += num_implicit_zeros
+            sums.low, sums.high = min(sums.low, 0.0), max(sums.high, 0.0)
+        return _finish(sums, parts, num_implicit_zeros)
+
+
+def _finish(sums: _Sums, parts: list[torch.Tensor], num_implicit_zeros: int) -> TensorStats:
+    num_values = sums.count + sums.num_nan + sums.num_inf
+    zero_fraction = sums.num_zeros / num_values if num_values else 0.0
+    if sums.count == 0:
+        return TensorStats(
+            mean=None,
+            std=None,
+            min=None,
+            max=None,
+            zero_fraction=zero_fraction,
+            num_nan=sums.num_nan,
+            num_inf=sums.num_inf,
+        )
+    mean = sums.total / sums.count
+    mean_square = sums.square / sums.count
+    variance = mean_square - mean * mean
+    std = sqrt(max(variance, 0.0)) if isfinite(variance) else inf
+    if sums.low == sums.high:
+        mean, std = sums.low, 0.0
+    elif not isfinite(mean_square) or not isfinite(mean) or mean_square == 0 or variance < _CANCELLED * mean_square:
+        mean, std = _exact_moments(parts, sums, num_implicit_zeros)
+    return TensorStats(
+        mean=mean,
+        std=std,
+        min=sums.low,
+        max=sums.high,
+        zero_fraction=zero_fraction,
+        num_nan=sums.num_nan,
+        num_inf=sums.num_inf,
+    )
+
+
+def _strided_parts(tensor: torch.Tensor) -> tuple[list[torch.Tensor], int]:
+    """Return the stored values as strided tensors, and how many elements are zero without being stored."""
+    if (to_local := getattr(tensor, "to_local", None)) is not None:
+        tensor = to_local()
+    if tensor.is_nested:
+        return list(tensor.unbind()), 0
+    if tensor.is_quantized:
+        return [tensor.dequantize()], 0
+    if tensor.layout == torch.strided:
+        return [tensor], 0
+    if tensor.is_sparse:
+        values = tensor.coalesce().values()
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
+        values = tensor.values()
+    else:
+        return [tensor.to_dense()], 0
+    return [values], tensor.numel() - values.numel()
+
+
+def _chunks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield real, floating pieces that together hold every element once; views and conversions of one chunk only."""
+    limit = _CHUNK_ON_CPU if tensor.device.type == "cpu" else _CHUNK_ELSEWHERE
+    if tensor.numel() == 0:
+        return
+    order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
+    ordered = tensor.permute(order)  # channels-last and transposed tensors become one row without a copy
+    if ordered.is_contiguous():
+        ordered = ordered.view(-1)
+    if ordered.numel() <= limit:
+        yield _as_real(ordered)
+        return
+    longest = max(range(ordered.dim()), key=lambda dim: ordered.shape[dim])
+    per_slice = ordered.numel() // ordered.shape[longest]
+    if per_slice > limit:
+        for piece in ordered.unbind(longest):
+            yield from _chunks(piece)
+    else:
+        for piece in ordered.split(max(1, limit // per_slice), longest):
+            yield _as_real(piece)
+
+
+def _as_real(chunk: torch.Tensor) -> torch.Tensor:
+    if chunk.is_complex():
+        return _as_real(chunk.abs() if chunk.dtype != torch.complex32 else chunk.to(torch.complex64).abs())
+    if chunk.dtype in (torch.float32, torch.float64):
+        return chunk
+    return chunk.to(torch.float32 if chunk.is_floating_point() else torch.float64)
+
+
+def _add(sums: _Sums, chunk: torch.Tensor) -> None:
+    low, high = (float(end) for end in torch.aminmax(chunk))  # both are NaN if any value is
+    if not (isfinite(low) and isfinite(high)):
+        sums.num_nan += int(torch.isnan(chunk).sum())
+        sums.num_inf += int(torch.isinf(chunk).sum())
+        chunk = chunk[torch.isfinite(chunk)]
+        if chunk.numel() == 0:
+            return
+        low, high = (float(end) for end in torch.aminmax(chunk))
+    sums.count += chunk.numel()
+    sums.low, sums.high = min(sums.low, low), max(sums.high, high)
+    sums.total += float(chunk.sum())
+    sums.square += float(torch.linalg.vector_norm(chunk)) ** 2
+    if low <= 0 <= high:
+        # a sum of signs is several times faster than count_nonzero
+        sums.num_zeros += chunk.numel() - int(chunk.sign().abs_().sum(dtype=torch.float64))
+
+
+def _exact_moments(parts: list[torch.Tensor], sums: _Sums, num_implicit_zeros: int) -> tuple[float, float]:
+    """Return mean and std by a second and third sweep, shifted and scaled so that nothing cancels or overflows."""
+    scale = max(abs(sums.low), abs(sums.high))
+    if scale == 0:
+        return 0.0, 0.0
+
+    def sweep(shift: float, power: int) -> float:
+        total = num_implicit_zeros * (0.0 - shift) ** power
+        for part in parts:
+            for chunk in _chunks(part):
+                values = chunk[torch.isfinite(chunk)].double() / scale - shift
+                total += float(values.pow_(power).sum())
+        return total
+
+    mean = sweep(0.0, 1) / sums.count
+    return mean * scale, sqrt(sweep(mean, 2) / sums.count) * scale

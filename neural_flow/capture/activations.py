@@ -1,0 +1,241 @@
+"""The capture pass: run the model once more and keep a small picture of what each drawn stage put out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from traceback import walk_tb
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from neural_flow.capture._op_watch import OpWatch
+from neural_flow.capture._pictures import Pictures
+from neural_flow.capture._plan import CallKey, Plan, choose_leaf, find_batch, make_plan
+from neural_flow.capture.session import Session
+from neural_flow.module_calls import ModuleCallStack, module_paths
+from neural_flow.nested import tensor_leaves
+from neural_flow.records import Capture, Failure, Topology, Trace
+from neural_flow.summaries._base import Norm, SummaryContext
+
+OnOutput = Callable[[CallKey, nn.Module, Any], None]
+_MAX_SIDE = 160
+
+
+def run_capture_pass(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    topology: Topology,
+    *,
+    trace: Trace | None = None,
+    train: bool = False,
+    seed: int | None = None,
+    capture_device: str | torch.device = "cpu",
+    has_stats: bool = True,
+    has_attention: bool = True,
+    heads: Mapping[str, Sequence[int]] | None = None,
+    batch_dim: str | int | None = "auto",
+    sample: int = 0,
+    norm: Norm = "channel",
+    labels: Sequence[str] | None = None,
+    tokens: Sequence[str] | None = None,
+    max_side: int = _MAX_SIDE,
+    max_planes: int = 6,
+    image_norm: tuple[Sequence[float], Sequence[float]] | None = None,
+) -> Capture:
+    """Run ``model`` and summarise the output of every stage of ``topology`` where it is made.
+
+    A tensor is reduced inside the hook that sees it, so nothing large outlives its own moment, and a later in-place
+    op does not change the picture. A stage whose picture fails is in ``Capture.skipped`` with the reason. Where the
+    model raises, the result holds what was captured until then, and ``failure``.
+
+    Args:
+        model: left as it was, as ``Session`` promises.
+        args: positional arguments; cloned.
+        kwargs: keyword arguments; cloned.
+        topology: what is drawn.
+        trace: the metadata pass, from which joined calls, ops and sequence-first modules are known.
+        train: run in training mode.
+        seed: seed of the random numbers that the model draws, None for the present state.
+        capture_device: where reduced tensors are kept until the pass ends.
+        has_stats: also compute statistics over each whole tensor.
+        has_attention: also record attention weights.
+        heads: heads to show by glob of module path.
+        batch_dim: ``auto``, the dimension of the batch, or ``none``.
+        sample: which element of the batch is shown.
+        norm: what shares a colour scale: a channel, a stage, or the figure (``global``).
+        labels: class names.
+        tokens: labels of the token axis.
+        max_side: longest side of a stored map, in pixels.
+        max_planes: most channels of a stored stack.
+        image_norm: mean and std by channel that normalised the image input; undone in its picture.
+
+    Returns:
+        Summaries and statistics by stage id, all read-only numpy arrays.
+    """
+    plan = make_plan(topology, trace)
+    context = SummaryContext(
+        sample=sample,
+        labels=tuple(labels or ()),
+        tokens=tuple(tokens or ()),
+        max_side=max_side,
+        max_planes=max_planes,
+        norm=norm,
+        image_mean=tuple(image_norm[0]) if image_norm else (),
+        image_std=tuple(image_norm[1]) if image_norm else (),
+    )
+    failure: Failure | None = None
+    with Session(model, args, kwargs, train=train, seed=seed) as session, torch.no_grad():
+        leaves = input_leaves(model, session.args, session.kwargs)
+        pictures = Pictures(
+            context=context,
+            batch=find_batch(model, leaves, batch_dim, trace),
+            capture_device=torch.device(capture_device),
+            has_stats=has_stats,
+        )
+        for stage in plan.inputs:
+            if stage.index < len(leaves):
+                pictures.take(stage, leaves[stage.index])
+        with ExitStack() as stack:
+            stack.enter_context(watched_calls(model, plan.calls, _call_watcher(plan, pictures)))
+            _watch_ops(model, plan, pictures, stack)
+            try:
+                output = model(*session.args, **session.kwargs)
+            except Exception as error:  # the partial picture is worth having; the caller raises
+                failure = failure_of(model, error, trace)
+                output = None
+        outputs = [leaf for _, leaf in tensor_leaves(output)]
+        for stage in plan.outputs:
+            if stage.index < len(outputs):
+                pictures.take(stage, outputs[stage.index])
+        return pictures.finish(failure)
+
+
+def capture_activations(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    topology: Topology,
+    *,
+    trace: Trace | None = None,
+    train: bool = False,
+    seed: int | None = None,
+    capture_device: str | torch.device = "cpu",
+) -> dict[CallKey, torch.Tensor]:
+    """Run ``model`` and return the whole output tensor of each drawn call by (module path, call index).
+
+    Each tensor is a detached copy on ``capture_device``. Of several output leaves it is the one that a card shows.
+    Arguments are those of ``run_capture_pass``.
+
+    Raises:
+        Exception: what the model raised, unchanged.
+    """
+    plan = make_plan(topology, trace)
+    found: dict[CallKey, torch.Tensor] = {}
+
+    def keep(key: CallKey, module: nn.Module, output: Any) -> None:
+        leaf = choose_leaf([leaf for _, leaf in tensor_leaves(output)], plan.leaves.get(plan.owners[key].stage_id))
+        if leaf is not None:
+            found[key] = leaf.detach().to(capture_device, copy=True)
+
+    with (
+        Session(model, args, kwargs, train=train, seed=seed) as session,
+        torch.no_grad(),
+        watched_calls(model, plan.owners, keep),
+    ):
+        model(*session.args, **session.kwargs)
+    return found
+
+
+def input_leaves(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Return the tensor leaves of the arguments in the order of the input stages."""
+    return [leaf for _, leaf in tensor_leaves((args, dict(kwargs)))]
+
+
+def _call_watcher(plan: Plan, pictures: Pictures) -> OnOutput:
+    def take(key: CallKey, module: nn.Module, output: Any) -> None:
+        leaves = [leaf for _, leaf in tensor_leaves(output)]
+        for stage in plan.calls[key]:
+            leaf = choose_leaf(leaves, plan.leaves.get(stage.stage_id))
+            if leaf is None:
+                pictures.skipped[stage.stage_id] = "its output holds no tensor"
+            else:
+                pictures.take(stage, leaf, module)
+
+    return take
+
+
+def _watch_ops(model: nn.Module, plan: Plan, pictures: Pictures, stack: ExitStack) -> None:
+    if not plan.ops:
+        return
+    calls = stack.enter_context(ModuleCallStack(model))
+
+    def take(stage: Any, tensors: Sequence[torch.Tensor]) -> None:
+        leaf = choose_leaf(tensors, plan.leaves.get(stage.stage_id))
+        if leaf is not None:
+            pictures.take(stage, leaf)
+
+    stack.enter_context(OpWatch(calls, plan.ops, take))
+
+
+@contextmanager
+def watched_calls(model: nn.Module, keys: Iterable[CallKey], on_output: OnOutput) -> Generator[None]:
+    """Call ``on_output(key, module, output)`` after each call in ``keys``, by hooks on the modules that run them.
+
+    Calls are counted when they are entered. Scripted modules take no hooks of their own: for them there are global
+    ones. Leaving removes every hook.
+    """
+    wanted = set(keys)
+    paths = {path for path, _ in wanted}
+    modules = {module: path for module, path in module_paths(model).items() if path in paths}
+    counts = dict.fromkeys(modules, 0)
+    running: dict[nn.Module, list[int]] = {module: [] for module in modules}
+
+    def enter(module: nn.Module, args: tuple[Any, ...]) -> None:
+        if module in running:
+            running[module].append(counts[module])
+            counts[module] += 1
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        if running.get(module):
+            key = (modules[module], running[module].pop())
+            if key in wanted and output is not None:
+                on_output(key, module, output)
+
+    scripted = [module for module in modules if isinstance(module, torch.jit.ScriptModule)]
+    handles: list[Any] = []
+    try:
+        for module in modules:
+            if module not in scripted:
+                handles.append(module.register_forward_pre_hook(enter))
+                # always_call: a call that raised, and was caught by its caller, must not stay on the stack
+                handles.append(module.register_forward_hook(leave, always_call=True))
+        if scripted:
+            own = set(scripted)
+            handles.append(register_module_forward_pre_hook(lambda m, args: enter(m, args) if m in own else None))
+            handles.append(
+                register_module_forward_hook(
+                    lambda m, args, out: leave(m, args, out) if m in own else None, always_call=True
+                )
+            )
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def failure_of(model: nn.Module, error: Exception, trace: Trace | None) -> Failure:
+    """Return where the model raised: as the metadata pass saw it, if that failed alike, else from the traceback."""
+    known = trace.failure if trace is not None else None
+    if known is not None and known.type == type(error).__name__:
+        return known
+    paths = module_paths(model)
+    path = ""
+    for frame, _ in walk_tb(error.__traceback__):
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, nn.Module) and owner in paths:
+            path = paths[owner]
+    return Failure(module=path, call=0, call_id=None, type=type(error).__name__, message=str(error))
