@@ -63,7 +63,8 @@ def _num_plates(node: DiagramNode, look: Look) -> int:
     if node.count > 1:
         return 3
     is_marked = look.is_highlighted(node) or look.is_failed(node)
-    is_coloured = look.options.color_by is not None and bool(node.stage_ids)
+    stage = look.stage_of(node)
+    is_coloured = look.options.color_by is not None and stage is not None and stage.kind not in ("input", "output")
     return 1 if is_marked or is_coloured else 0
 
 

@@ -19,17 +19,11 @@ HEAD_LAYER = 5.0
 _UNDER = {"return": 0.0, "merge": 0.01, "branch": 0.02, "skip": 0.03, "primary": 0.04}
 
 RING_WORDS = {
-    "concat": "concat",
-    "add": "add",
-    "mul": "multiply",
-    "matmul": "matrix product",
-    "mean": "mean",
-    "sub": "subtract",
-    "stack": "stack",
-    "max": "maximum",
-    "div": "divide",
-}
-_GLYPHS = {"concat": "C", "matmul": "@", "mean": "μ", "stack": "S", "sub": "−", "max": "M", "div": "÷", "sum": "Σ"}
+    "concat": "concat", "add": "add", "mul": "multiply", "sub": "subtract", "div": "divide",
+    "matmul": "matrix product", "attention": "attention", "mean": "mean", "max": "maximum", "min": "minimum",
+    "where": "select",
+}  # fmt: skip
+_GLYPHS = {"concat": "C", "sub": "−", "div": "÷", "matmul": "@", "attention": "A", "mean": "μ", "where": "?"}
 
 
 def label_of(arrow: Arrow, look: Look) -> str:

@@ -52,6 +52,8 @@ class Look:
 
     def value_of(self, stage_ids: tuple[int, ...]) -> float | None:
         """Return the measured value of a card: the sum over the stages that it stands for."""
+        if all(self.stages[found].kind in ("input", "output") for found in stage_ids):
+            return None
         if self.options.color_by == "params":
             return float(
                 sum(self.stages[found].num_params - self.stages[found].num_shared_params for found in stage_ids)

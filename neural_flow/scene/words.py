@@ -67,7 +67,8 @@ def count_text(count: float) -> str:
 
 
 def _three_digits(value: float) -> str:
-    return f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+    text = f"{value:.2f}" if value < 1 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
+    return text.removesuffix(".0")
 
 
 def value_text(value: float, unit: str) -> str:
