@@ -35,6 +35,8 @@ class DiagramNode:
     is_dense: bool = False
     has_residual: bool = False
     is_shared: bool = False
+    is_thin: bool = False
+    """A model output that only repeats what an earlier card already shows: a thin stub is enough."""
     order: int = 0
     """Place in execution order; arrows go from lower to higher order but for return arrows."""
 

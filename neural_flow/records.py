@@ -268,17 +268,21 @@ class Edge:
 class Join:
     """An op outside every stage where values of two or more sources meet; drawn as a ring.
 
-    ``sources`` are what it reads: ``("stage", id)`` or ``("join", id)``.
+    ``sources`` are what it reads: ``("stage", id)`` or ``("join", id)``. ``path`` is the innermost module that ran it.
     """
 
     join_id: int
     target: str
     sources: tuple[tuple[Literal["stage", "join"], int], ...]
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """One line of the drawn graph. Unlike an Edge it may start or end at a join, so a residual stream stays O(n)."""
+    """One line of the drawn graph. Unlike an Edge it may start or end at a join, so a residual stream stays O(n).
+
+    ``tensors`` are the values as the source produced them, ``arrived`` as the target reads them.
+    """
 
     source: tuple[Literal["stage", "join"], int]
     target: tuple[Literal["stage", "join"], int]
@@ -287,6 +291,7 @@ class Flow:
     opaque: bool = False
     plumbing: bool = False
     tensors: tuple[TensorMeta, ...] = ()
+    arrived: tuple[TensorMeta, ...] = ()
     through: tuple[str, ...] = ()
     marks: tuple[EdgeMark, ...] = ()
 
@@ -362,6 +367,8 @@ class Topology:
     source: str = "dataflow"
     num_candidates: int = 0
     not_run: tuple[str, ...] = ()
+    residual_stage_ids: tuple[int, ...] = ()
+    """Stages that add their own input to their own result, out of sight."""
     notes: tuple[str, ...] = ()
     request: Request = field(default_factory=Request)
     failure: Failure | None = None

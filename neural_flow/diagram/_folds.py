@@ -1,0 +1,157 @@
+"""Fold repeats: every member is drawn as one representative, and lines between members become what they mean.
+
+A line from outside into any member ends at the card that shows it. A line from a member to the outside starts at the
+card that shows its source, or at the value that members hand on. What the first member reads from outside enters where
+later members read their predecessor; lines between members vanish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from neural_flow.diagram._members import Members, find_members
+from neural_flow.diagram._sketch import Key, Sketch
+from neural_flow.records import Flow, Fold
+
+
+def apply_folds(sketch: Sketch, folds: Sequence[Fold]) -> None:
+    """Replace all members of every fold by its representative, outer folds first, and close what is one card."""
+    live: list[tuple[Fold, list[Key]]] = []
+    for fold in _outer_first(folds):
+        members = find_members(sketch, fold)
+        if members is not None:
+            keys = _fold_once(sketch, fold, members)
+            for key in keys:
+                sketch.items[key].scope = fold.fold_id
+            live.append((fold, keys))
+    for fold, keys in reversed(live):
+        _close_or_open(sketch, fold, [key for key in keys if key in sketch.items])
+
+
+def _outer_first(folds: Sequence[Fold]) -> list[Fold]:
+    by_id = {fold.fold_id: fold for fold in folds}
+
+    def depth(fold: Fold) -> int:
+        count, seen = 0, {fold.fold_id}
+        while fold.parent_id is not None and fold.parent_id in by_id and fold.parent_id not in seen:
+            fold = by_id[fold.parent_id]
+            seen.add(fold.fold_id)
+            count += 1
+        return count
+
+    return sorted(folds, key=depth)
+
+
+def _fold_once(sketch: Sketch, fold: Fold, members: Members) -> list[Key]:
+    """Rewire the lines of all members to the representative; return its items."""
+    drawn = members.representative
+    kept = members.keys[drawn]
+    handed_on: dict[tuple[Key, Key], Flow] = {}  # (exit, entry) by what members read of earlier ones
+    entering: list[tuple[Key, Key | None, Flow, int]] = []
+    leaving: list[tuple[Key | None, Key, Flow]] = []
+    for number, keys in enumerate(members.keys):
+        for key in keys:
+            for source, flow in sketch.into[key].items():
+                other = members.number_of.get(source)
+                if other is None:
+                    if number != drawn:
+                        entering.append((source, members.shown_by.get(key), flow, number))
+                elif other != number:
+                    ends = members.shown_by.get(source), members.shown_by.get(key)
+                    if ends[0] is not None and ends[1] is not None:
+                        handed_on.setdefault((ends[0], ends[1]), flow)
+            if number != drawn:
+                leaving += [
+                    (members.shown_by.get(key), target, flow)
+                    for target, flow in sketch.out[key].items()
+                    if target not in members.number_of
+                ]
+    _drop_members(sketch, members, drawn)
+    _add_entering(sketch, entering, handed_on, kept)
+    exit_key = _exit(sketch, handed_on, kept)
+    for shown, target, flow in leaving:
+        source = shown if shown is not None else exit_key
+        sketch.link(source, target, replace(flow, source=source))
+    if fold.kind == "loop" and handed_on:
+        entry = min((entry for _, entry in handed_on), key=lambda key: sketch.items[key].time)
+        sketch.returns[exit_key, entry] = None
+    return kept
+
+
+def _drop_members(sketch: Sketch, members: Members, drawn: int) -> None:
+    for number, keys in enumerate(members.keys):
+        shown: Key | None = next((key for key in members.keys[drawn] if key[0] == "stage"), None)
+        for key in keys:
+            if number == drawn:
+                continue
+            shown = members.shown_by.get(key) or shown
+            item = sketch.items[key]
+            if shown is not None and key[0] == "stage":
+                sketch.items[shown].stage_ids += item.stage_ids
+            target = members.shown_by.get(key)
+            if target is not None:
+                sketch.items[target].first_time = min(sketch.items[target].first_time, item.first_time)
+            sketch.remove(key)
+
+
+def _exit(sketch: Sketch, handed_on: dict[tuple[Key, Key], Flow], kept: Sequence[Key]) -> Key:
+    """Return the item whose value members hand on: the latest one that a later member reads, else the last card."""
+    exits = [source for source, _ in handed_on]
+    return max(exits or [key for key in kept if key[0] == "stage"], key=lambda key: sketch.items[key].time)
+
+
+def _add_entering(
+    sketch: Sketch,
+    entering: Sequence[tuple[Key, Key | None, Flow, int]],
+    handed_on: dict[tuple[Key, Key], Flow],
+    kept: Sequence[Key],
+) -> None:
+    """Lead what members read from outside to the representative."""
+    readers: dict[Key, list[Key]] = {}  # by exit, the items that read it in the next member
+    for exit_key, entry in handed_on:
+        readers.setdefault(exit_key, []).append(entry)
+    feeding: dict[Key, dict[Key, Flow]] = {exit_key: {} for exit_key in readers}
+    for source, target, flow, number in entering:
+        if target is not None:
+            sketch.link(source, target, replace(flow, target=target))
+        if number == 0:
+            for exit_key, entries in readers.items():
+                # a read of the first member that has no place of its own feeds what members hand on
+                if target in entries or (target is None and len(readers) == 1):
+                    feeding[exit_key].setdefault(source, flow)
+    for exit_key, entries in readers.items():
+        for entry in entries:
+            outside = [source for source in sketch.into[entry] if source in feeding[exit_key]]
+            if not outside:
+                for source, flow in feeding[exit_key].items():
+                    sketch.link(source, entry, Flow(source=source, target=entry, tensors=flow.tensors))
+    for source, target, flow, _ in entering:
+        if target is None and not any(key in sketch.out[source] for key in kept):
+            first = next(key for key in kept if key[0] == "stage")
+            sketch.link(source, first, replace(flow, target=first))
+
+
+def _close_or_open(sketch: Sketch, fold: Fold, keys: list[Key]) -> None:
+    """Make one stacked card of a fold that shows a single card, is dense or an interval; else remember its frame."""
+    cards = [key for key in keys if key[0] == "stage"]
+    if not cards:
+        return
+    if len(cards) > 1 and not fold.is_dense and fold.kind != "interval":
+        sketch.opened.append((fold, keys))
+        return
+    inside = frozenset(keys)
+    has_residual = len(cards) == 1 and any(
+        key[0] == "join"
+        and sketch.items[key].symbol == "add"
+        and 0 < sum(source in inside for source in sketch.into[key]) < len(sketch.into[key])
+        for key in keys
+    )
+    into = max(cards, key=lambda key: sketch.items[key].time)
+    sketch.contract(keys, into)
+    item = sketch.items[into]
+    item.has_residual = item.has_residual or has_residual
+    item.label = fold.label or item.label
+    item.count = fold.count if fold.kind != "interval" else 1
+    item.fold_kind = fold.kind
+    item.is_dense = fold.is_dense

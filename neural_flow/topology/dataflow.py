@@ -1,0 +1,82 @@
+"""The topology as it was observed while the model ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from neural_flow.errors import TopologyUnavailable
+from neural_flow.records import OpNode, Selection, Stage, Trace, ValueRef
+from neural_flow.topology._base import TOPOLOGY_SOURCES, FlowGraph, FlowOp, TopologyQuery
+from neural_flow.topology.ownership import Ownership, find_ownership, flat_refs, last_call_id
+
+
+@TOPOLOGY_SOURCES.register("dataflow")
+def dataflow_graph(query: TopologyQuery) -> FlowGraph:
+    """Return what the tracer saw, with every op given to its stage.
+
+    Raises:
+        TopologyUnavailable: the metadata pass ran without its tracer.
+    """
+    trace, selection = query.trace, query.selection
+    if not trace.has_dataflow:
+        raise TopologyUnavailable("the metadata pass saw calls only, no operations")
+    ownership = find_ownership(trace.calls, selection)
+    input_owners = _input_owners(trace, selection)
+    weights = frozenset(param.param_id for param in trace.params if len(param.shape) >= 2)
+    ops = tuple(_flow_op(op, trace, ownership, input_owners, weights) for op in trace.ops)
+    reads: dict[int, tuple[ValueRef, ...]] = {}
+    leaves: dict[int, tuple[tuple[ValueRef, ...], ...]] = {}
+    for place, stage in enumerate(selection.stages):
+        reads[stage.stage_id] = _stage_reads(stage, place, trace, selection)
+        leaves[stage.stage_id] = _stage_leaves(stage, trace)
+    return FlowGraph(ops=ops, reads=reads, leaves=leaves)
+
+
+def _input_owners(trace: Trace, selection: Selection) -> dict[int, int]:
+    """Return the input stage of each input op; a tensor given twice belongs to its first leaf."""
+    owners: dict[int, int] = {}
+    for stage in selection.stages:
+        if stage.kind == "input" and stage.index < len(trace.inputs):
+            for op_id, _ in trace.inputs[stage.index].refs:
+                owners.setdefault(op_id, stage.stage_id)
+    return owners
+
+
+def _flow_op(
+    op: OpNode, trace: Trace, ownership: Ownership, input_owners: Mapping[int, int], weights: frozenset[int]
+) -> FlowOp:
+    if op.role in ("input", "unknown"):
+        # a tensor of unknown origin comes from outside, wherever it was first read
+        owner = input_owners.get(op.op_id)
+    else:
+        owner = ownership.owner(op.op_id, op.call_id)
+    return FlowOp(
+        target=op.target,
+        parents=op.parents,
+        outputs=op.outputs,
+        owner=owner,
+        role=op.role,
+        reads_weight=any(param in weights for param in op.params),
+        path="" if op.call_id is None else trace.calls[op.call_id].path,
+        mark=ownership.mark(op.call_id),
+    )
+
+
+def _stage_reads(stage: Stage, place: int, trace: Trace, selection: Selection) -> tuple[ValueRef, ...]:
+    if stage.kind == "output":
+        return trace.outputs[stage.index].refs if stage.index < len(trace.outputs) else ()
+    if stage.kind == "probe":
+        emit = sum(before.kind == "probe" for before in selection.stages[:place])
+        return trace.emits[emit].refs if emit < len(trace.emits) else ()
+    if stage.kind == "module" and stage.call_id is not None:
+        return flat_refs([refs for call in (stage.call_id, *stage.joined) for refs in trace.calls[call].input_refs])
+    return ()
+
+
+def _stage_leaves(stage: Stage, trace: Trace) -> tuple[tuple[ValueRef, ...], ...]:
+    if stage.kind == "input":
+        return (trace.inputs[stage.index].refs,) if stage.index < len(trace.inputs) else ()
+    if stage.kind == "op" and stage.op_id is not None:
+        return tuple(((stage.op_id, place),) for place in range(len(stage.outputs)))
+    call_id = last_call_id(stage)
+    return trace.calls[call_id].output_refs if stage.kind == "module" and call_id is not None else ()
