@@ -11,12 +11,16 @@ from typing import Any
 
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.utils.parametrize import is_parametrized
+from torch.utils.hooks import RemovableHandle
+
+from neural_flow.torch_private import failure_of, forget_global_forward_hook, hooked_call_kwargs
 
 # Wrappers put a part of their own into the path of what they wrap; none of them is a module that a user wrote.
 WRAPPER_PARTS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
-_OWN_DICTS = frozenset(vars(nn.Module()))
+_OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
 
 
 @dataclass(slots=True, eq=False)
@@ -36,31 +40,58 @@ def clean_path(path: str) -> str:
     return ".".join(part for part in path.split(".") if part not in WRAPPER_PARTS)
 
 
+def is_wrapper(module: nn.Module) -> bool:
+    """Return whether a module only wraps another one for compiling, sharding or checkpointing."""
+    return any(part in module._modules for part in WRAPPER_PARTS)
+
+
+def named_children(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield (name, child) for the children of a module, those in its plain lists, tuples and dicts included.
+
+    Modules that compute a parameter (``parametrizations``) belong to the parameter and are left out.
+    """
+    is_computed = is_parametrized(module)
+    for name, child in module._modules.items():
+        if child is not None and not (is_computed and name == "parametrizations"):
+            yield name, child
+    for name, value in tuple(vars(module).items()):
+        if name not in _OWN_ATTRIBUTES and isinstance(value, list | tuple | dict):
+            for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+                if isinstance(child, nn.Module):
+                    yield f"{name}.{key}", child
+
+
+def all_modules(model: nn.Module) -> list[nn.Module]:
+    """Return every module that belongs to ``model``: wrappers, parametrizations and those in plain containers too."""
+    seen: dict[nn.Module, None] = {}
+    waiting = [model]
+    while waiting:
+        module = waiting.pop()
+        if module not in seen:
+            seen[module] = None
+            waiting += [child for child in module._modules.values() if child is not None]
+            waiting += [child for _, child in named_children(module)]
+    return list(seen)
+
+
 def module_paths(model: nn.Module) -> dict[nn.Module, str]:
     """Return the path of each module of ``model``, also of modules kept in plain lists, tuples and dicts.
 
     A wrapper (compiled, sharded, checkpointed) is left out: what it wraps stands under its path.
     """
     paths: dict[nn.Module, str] = {}
-    for path, module in _walk(model, "", set()):
-        if any(part in module._modules for part in WRAPPER_PARTS):
-            continue
-        paths.setdefault(module, clean_path(path))
-    return paths
-
-
-def _walk(root: nn.Module, prefix: str, seen: set[nn.Module]) -> Iterator[tuple[str, nn.Module]]:
-    for path, module in root.named_modules(prefix=prefix):
+    seen: set[nn.Module] = set()
+    waiting = [("", model)]
+    while waiting:
+        path, module = waiting.pop()
         if module in seen:
             continue
         seen.add(module)
-        yield path, module
-        for name, value in vars(module).items():
-            if name not in _OWN_DICTS and isinstance(value, list | tuple | dict):
-                items = value.items() if isinstance(value, dict) else enumerate(value)
-                for key, child in items:
-                    if isinstance(child, nn.Module) and child not in seen:
-                        yield from _walk(child, f"{path}.{name}.{key}" if path else f"{name}.{key}", seen)
+        if not is_wrapper(module):
+            paths[module] = clean_path(path)
+        children = [(f"{path}.{name}" if path else name, child) for name, child in named_children(module)]
+        waiting += reversed(children)
+    return paths
 
 
 class ModuleCallStack:
@@ -71,21 +102,23 @@ class ModuleCallStack:
 
     Args:
         model: its modules are followed.
-        on_enter: called as ``on_enter(frame, args)`` before forward.
+        on_enter: called as ``on_enter(frame, args, kwargs)`` before forward; kwargs is None where torch hides them.
         on_exit: called as ``on_exit(frame, args, kwargs, output)`` after forward; a result that is not None replaces
             the output. Not called for a call that raised.
         on_raise: called as ``on_raise(frame, args, kwargs, error)`` for a call that raised.
+        paths: the paths of the modules to follow, where they are known already.
     """
 
     def __init__(
         self,
         model: nn.Module,
         *,
-        on_enter: Callable[[CallFrame, tuple[Any, ...]], None] | None = None,
+        on_enter: Callable[[CallFrame, tuple[Any, ...], dict[str, Any] | None], None] | None = None,
         on_exit: Callable[[CallFrame, tuple[Any, ...], dict[str, Any], Any], Any] | None = None,
         on_raise: Callable[[CallFrame, tuple[Any, ...], dict[str, Any], BaseException | None], None] | None = None,
+        paths: dict[nn.Module, str] | None = None,
     ) -> None:
-        self.paths = module_paths(model)
+        self.paths = module_paths(model) if paths is None else paths
         self.current: CallFrame | None = None
         self.num_calls = 0
         self._on_enter = on_enter
@@ -93,23 +126,25 @@ class ModuleCallStack:
         self._on_raise = on_raise
         self._call_counts: dict[nn.Module, int] = {}
         self._thread_id = 0
-        self._handles: list[Any] = []
+        self._has_kwargs = False
+        self._pre_handle: RemovableHandle | None = None
+        self._handle: RemovableHandle | None = None
 
     def __enter__(self) -> ModuleCallStack:
         self._thread_id = threading.get_ident()
-        self._handles = [
-            register_module_forward_pre_hook(self._enter_call),
-            # always_call: else a module that raises inside its parent's try would stay on the stack
-            register_module_forward_hook(self._exit_call, with_kwargs=True, always_call=True),
-        ]
+        self._has_kwargs = not failure_of("hooked_call_kwargs")
+        self._pre_handle = register_module_forward_pre_hook(self._enter_call)
+        # always_call: else a module that raises inside its parent's try would stay on the stack
+        self._handle = register_module_forward_hook(self._exit_call, with_kwargs=True, always_call=True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        if self._pre_handle is not None and self._handle is not None:
+            self._pre_handle.remove()
+            forget_global_forward_hook(self._handle)
+        self._pre_handle = self._handle = None
         self.current = None
 
     def _enter_call(self, module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -121,7 +156,7 @@ class ModuleCallStack:
         self.num_calls += 1
         self.current = frame
         if self._on_enter is not None:
-            self._on_enter(frame, args)
+            self._on_enter(frame, args, hooked_call_kwargs(1) if self._has_kwargs else None)
 
     def _exit_call(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
         # torch hands kwargs on only where forward returned; after an exception it calls with (args, output)

@@ -60,6 +60,86 @@ def _children(value: Any) -> Iterator[tuple[str, Any, bool]]:
             yield f".{key}", child, True
 
 
+def copy_nest(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Return a structural copy of ``value`` with every tensor replaced by ``function(tensor)``.
+
+    Unlike ``map_tensors`` every container is a new object, so that appending to it or writing a key does not reach
+    the original; one container met twice is one container in the copy. Objects are copied where they hold tensors or
+    containers; modules, functions, and what cannot be copied stay the same objects.
+    """
+    return _copy(value, function, {}, 0)
+
+
+def _copy(value: Any, function: Callable[[torch.Tensor], torch.Tensor], memo: dict[int, Any], depth: int) -> Any:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, _ATOMS) or isinstance(value, type) or callable(value) or depth > _MAX_DEPTH:
+        return value
+    if id(value) in memo:
+        return memo[id(value)][1]
+    kind = type(value)
+    copied: Any
+    if kind in (list, dict, set):
+        copied = memo.setdefault(id(value), (value, kind()))[1]
+        if kind is dict:
+            copied.update({key: _copy(item, function, memo, depth + 1) for key, item in value.items()})
+        elif kind is list:
+            copied.extend(_copy(item, function, memo, depth + 1) for item in value)
+        else:
+            copied.update(_copy(item, function, memo, depth + 1) for item in value)
+        return copied
+    if isinstance(value, tuple | frozenset):
+        items = [_copy(item, function, memo, depth + 1) for item in value]
+        if all(new is old for new, old in zip(items, value, strict=True)):
+            return value
+        return _rebuild(value, [], items)
+    return _copy_object(value, function, memo, depth)
+
+
+def _copy_object(value: Any, function: Callable[[torch.Tensor], torch.Tensor], memo: dict[int, Any], depth: int) -> Any:
+    children = list(_fields(value))
+    if not any(
+        isinstance(child, torch.Tensor | list | dict | set) or hasattr(child, "__dict__") for _, child in children
+    ):
+        return value
+    try:
+        copied = copy.copy(value)
+    except Exception:  # locks, handles, whatever: such an object is handed to the model as it is
+        return value
+    if copied is value:
+        return value
+    memo[id(value)] = (value, copied)
+    for key, child in children:
+        new = _copy(child, function, memo, depth + 8)  # objects end the walk soon: they may lead anywhere
+        if new is not child:
+            _set_field(copied, key, new)
+    return copied
+
+
+def _fields(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield (key, child) of an object: keys are attribute names, or (key,) for the items of a mapping."""
+    if isinstance(value, Mapping):
+        for key, child in tuple(value.items()):
+            yield (key,), child
+    elif isinstance(value, list):
+        for index, child in enumerate(tuple(value)):
+            yield (index,), child
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            if hasattr(value, field.name) and field.name not in getattr(value, "__dict__", ()):
+                yield field.name, getattr(value, field.name)
+    yield from tuple(getattr(value, "__dict__", {}).items())
+
+
+def _set_field(value: Any, key: Any, child: Any) -> None:
+    if isinstance(key, tuple):
+        value[key[0]] = child
+    elif key in getattr(value, "__dict__", ()):
+        vars(value)[key] = child
+    else:
+        object.__setattr__(value, key, child)
+
+
 def map_tensors(value: Any, function: Callable[[torch.Tensor], Any]) -> Any:
     """Return ``value`` with every tensor leaf replaced by ``function(leaf)``.
 

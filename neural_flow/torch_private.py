@@ -6,9 +6,15 @@ instrument that needs it refuses. Nothing here is needed by ``render`` without a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import nn
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_hooks_with_kwargs
+from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 _SELF_TESTS: dict[str, Callable[[], bool]] = {}
 _RESULTS: dict[str, str] = {}
@@ -50,3 +56,85 @@ def require(name: str, instrument: str) -> None:
 def self_test_names() -> tuple[str, ...]:
     """Return the names of all registered self-tests, sorted."""
     return tuple(sorted(_SELF_TESTS))
+
+
+# -- module hooks --------------------------------------------------------------------------------------------------
+
+
+def forget_global_forward_hook(handle: RemovableHandle) -> None:
+    """Remove a global forward hook and what ``RemovableHandle.remove`` leaves of it in the list of hooks with kwargs."""
+    handle.remove()
+    _global_forward_hooks_with_kwargs.pop(handle.id, None)
+
+
+@self_test("global_forward_hooks")
+def _forgets_global_forward_hook() -> bool:
+    before = (len(_global_forward_hooks), len(_global_forward_hooks_with_kwargs))
+    handle = nn.modules.module.register_module_forward_hook(lambda *_: None, with_kwargs=True, always_call=True)
+    forget_global_forward_hook(handle)
+    return before == (len(_global_forward_hooks), len(_global_forward_hooks_with_kwargs))
+
+
+def hooked_call_kwargs(depth: int) -> dict[str, Any] | None:
+    """Return the keyword arguments of the module call whose hooks are running; None where they cannot be found.
+
+    A global forward pre-hook is given positional arguments only, and what a call's keyword arguments hold can be
+    overwritten before its forward hook runs.
+
+    Args:
+        depth: number of frames between the caller and the function that runs the hooks (1: the caller is the hook).
+    """
+    frame = sys._getframe(depth + 1)
+    if frame.f_code.co_name not in ("inner", "_call_impl"):
+        return None
+    kwargs = frame.f_locals.get("kwargs")
+    return kwargs if isinstance(kwargs, dict) else None
+
+
+@self_test("hooked_call_kwargs")
+def _finds_hooked_call_kwargs() -> bool:
+    found: list[dict[str, Any] | None] = []
+
+    def look(_module: nn.Module, _args: Any) -> None:
+        found.append(hooked_call_kwargs(1))
+
+    handle = nn.modules.module.register_module_forward_pre_hook(look)
+    try:
+        nn.Identity()(torch.empty(0))
+        nn.Identity()(input=7)
+    finally:
+        handle.remove()
+    return found == [{}, {"input": 7}]
+
+
+# -- modes and versions --------------------------------------------------------------------------------------------
+
+no_torch_function = torch._C.DisableTorchFunction
+"""Context in which neither function modes nor tensor subclasses intercept anything."""
+
+
+@self_test("no_torch_function")
+def _disables_modes() -> bool:
+    seen: list[Any] = []
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with Watch(), no_torch_function():
+        torch.ones(1).add(1)
+    return not seen
+
+
+def set_version(tensor: torch.Tensor, version: int) -> None:
+    """Set the version counter of a tensor back, after its bytes were set back too."""
+    torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
+@self_test("set_version")
+def _sets_version() -> bool:
+    tensor = torch.zeros(2)
+    tensor.add_(1)
+    set_version(tensor, 0)
+    return tensor._version == 0

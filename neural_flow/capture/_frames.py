@@ -1,0 +1,45 @@
+"""The line of the user's code that is running: the first frame that is neither torch's nor ours."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType, FrameType
+
+import torch
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_SAMPLES = os.path.join(_PACKAGE, "sample_models") + os.sep
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+_IS_LIBRARY: dict[str, bool] = {}
+
+
+def is_library_file(filename: str) -> bool:
+    """Return whether a source file belongs to torch, to this package or to no file at all (``<frozen …>``)."""
+    known = _IS_LIBRARY.get(filename)
+    if known is None:
+        path = os.path.abspath(filename)
+        ours = path.startswith(_PACKAGE) and not path.startswith(_SAMPLES)
+        known = ours or path.startswith(_TORCH) or (filename.startswith("<frozen") and filename.endswith(">"))
+        _IS_LIBRARY[filename] = known
+    return known
+
+
+def user_frame() -> FrameType | None:
+    """Return the innermost running frame of the user's code."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_library_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def location_text(place: tuple[CodeType, int] | None) -> str | None:
+    """Return ``file:line`` of a place."""
+    return None if place is None else f"{place[0].co_filename}:{place[1]}"
+
+
+def user_place() -> tuple[CodeType, int] | None:
+    """Return code and line of the innermost running frame of the user's code."""
+    frame = user_frame()
+    return None if frame is None else (frame.f_code, frame.f_lineno)

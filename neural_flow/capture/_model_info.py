@@ -1,0 +1,164 @@
+"""The parameters and modules of a model, counted: each distinct parameter once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from neural_flow.capture._metas import dtype_name
+from neural_flow.module_calls import named_children
+from neural_flow.nested import tensor_leaves
+from neural_flow.records import ModuleInfo, ParamInfo
+
+_OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
+
+
+@dataclass(slots=True)
+class ModelParts:
+    """The distinct parameters of a model with all their names, and what else exists before it runs."""
+
+    params: list[torch.Tensor]
+    names: list[list[str]]
+    own_param_ids: dict[nn.Module, list[int]]
+    constants: list[torch.Tensor]
+
+
+def model_parts(paths: dict[nn.Module, str]) -> ModelParts:
+    """Return the parameters and constants of the modules in ``paths``.
+
+    Args:
+        paths: every module of the model with its path.
+    """
+    parts = ModelParts([], [], {}, [])
+    ids: dict[int, int] = {}
+    for module, path in paths.items():
+        own = parts.own_param_ids[module] = []
+        for name, param in _own_params(module):
+            param_id = ids.setdefault(id(param), len(parts.params))
+            if param_id == len(parts.params):
+                parts.params.append(param)
+                parts.names.append([])
+            parts.names[param_id].append(f"{path}.{name}" if path else name)
+            if param_id not in own:
+                own.append(param_id)
+    for module in paths:
+        parts.constants += [tensor for tensor in _own_constants(module) if id(tensor) not in ids]
+    return parts
+
+
+def _own_params(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the parameters of a module itself, those that parametrizations keep for it included."""
+    for name, param in module._parameters.items():
+        if param is not None:
+            yield name, param
+    parametrizations = module._modules.get("parametrizations")
+    if is_parametrized(module) and parametrizations is not None:
+        for name, param in parametrizations.named_parameters():
+            yield f"parametrizations.{name}", param
+
+
+def _own_constants(module: nn.Module) -> Iterator[torch.Tensor]:
+    yield from (buffer for buffer in module._buffers.values() if buffer is not None)
+    for name, value in vars(module).items():
+        if name not in _OWN_ATTRIBUTES:
+            yield from (tensor for _, tensor in tensor_leaves(value))
+    for kind in type(module).__mro__[:-1]:
+        if kind is nn.Module:
+            break
+        yield from (value for value in vars(kind).values() if isinstance(value, torch.Tensor))
+
+
+def param_infos(parts: ModelParts) -> tuple[ParamInfo, ...]:
+    """Return the record of each distinct parameter."""
+    infos: list[ParamInfo] = []
+    for param_id, (param, names) in enumerate(zip(parts.params, parts.names, strict=True)):
+        is_lazy = isinstance(param, nn.parameter.UninitializedTensorMixin)
+        shape = () if is_lazy else tuple(int(size) for size in param.shape)
+        infos.append(
+            ParamInfo(
+                param_id=param_id,
+                names=tuple(names),
+                shape=shape,
+                dtype=dtype_name(param.dtype),
+                nbytes=0 if is_lazy else param.numel() * param.element_size(),
+                requires_grad=param.requires_grad,
+            )
+        )
+    return tuple(infos)
+
+
+def module_infos(
+    paths: dict[nn.Module, str], parts: ModelParts, params: tuple[ParamInfo, ...]
+) -> tuple[ModuleInfo, ...]:
+    """Return the record of each module; a module that stands under two paths is one record."""
+    children = _children_by_path(paths)
+    subtree: dict[nn.Module, dict[int, None]] = {}
+    return tuple(
+        _module_info(module, path, children.get(path, ()), _subtree_ids(module, parts, subtree), parts, params)
+        for module, path in paths.items()
+    )
+
+
+def _module_info(
+    module: nn.Module,
+    path: str,
+    child_paths: Any,
+    ids: dict[int, None],
+    parts: ModelParts,
+    params: tuple[ParamInfo, ...],
+) -> ModuleInfo:
+    infos = [params[param_id] for param_id in ids]
+    return ModuleInfo(
+        path=path,
+        class_name=class_name(module),
+        qualified_name=qualified_name(module),
+        child_paths=tuple(child_paths),
+        own_param_ids=tuple(parts.own_param_ids[module]),
+        param_ids=tuple(ids),
+        num_params=sum(info.numel for info in infos if info.nbytes or info.shape),
+        num_trainable_params=sum(info.numel for info in infos if info.requires_grad and (info.nbytes or info.shape)),
+        param_nbytes=sum(info.nbytes for info in infos),
+        is_scripted=isinstance(module, torch.jit.ScriptModule),
+    )
+
+
+def _children_by_path(paths: dict[nn.Module, str]) -> dict[str, list[str]]:
+    known = set(paths.values())
+    children: dict[str, list[str]] = {}
+    for path in paths.values():
+        if not path:
+            continue
+        parent = path.rpartition(".")[0]
+        while parent and parent not in known:
+            parent = parent.rpartition(".")[0]
+        children.setdefault(parent, []).append(path)
+    return children
+
+
+def _subtree_ids(module: nn.Module, parts: ModelParts, memo: dict[nn.Module, dict[int, None]]) -> dict[int, None]:
+    if module in memo:
+        return memo[module]
+    ids = memo[module] = dict.fromkeys(parts.own_param_ids.get(module, ()))
+    for _, child in named_children(module):
+        ids.update(_subtree_ids(child, parts, memo))
+    return ids
+
+
+def class_name(module: nn.Module) -> str:
+    """Return the class that the user wrote: of a scripted module the original, of a parametrized one its base."""
+    return qualified_name(module).rpartition(".")[2]
+
+
+def qualified_name(module: nn.Module) -> str:
+    """Return module and name of the class that the user wrote."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return str(getattr(module, "original_name", type(module).__name__))
+    kind = type(module)
+    if is_parametrized(module) and len(kind.__mro__) > 1:
+        kind = kind.__mro__[1]
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,152 @@
+"""What a run of a model can change, saved and put back: the process' switches, and the model's own state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from neural_flow.torch_private import failure_of, set_version
+
+Restore = Callable[[], None]
+
+# Dictionaries that torch's own methods of a module change in place.
+_INNER_DICTS = (
+    "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_forward_hooks", "_forward_pre_hooks",
+    "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks", "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+)  # fmt: skip
+
+
+def save_switches() -> Restore:
+    """Save the process-wide switches that a model can turn, and return what puts them back."""
+    dtype = torch.get_default_dtype()
+    device = torch.get_default_device()
+    fastpath = torch.backends.mha.get_fastpath_enabled()
+    grad = torch.is_grad_enabled()
+
+    def restore() -> None:
+        torch.set_grad_enabled(grad)
+        torch.backends.mha.set_fastpath_enabled(fastpath)
+        if torch.get_default_dtype() is not dtype:
+            torch.set_default_dtype(dtype)
+        if torch.get_default_device() != device:
+            torch.set_default_device(device)
+
+    return restore
+
+
+def save_rng(modules: Iterable[nn.Module]) -> Restore:
+    """Save every random state that a model can draw from (Python's, NumPy's, torch's on each device, its own)."""
+    python_state, numpy_state, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    mps_state = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+    generators = {
+        id(value): (value, value.get_state())
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, torch.Generator)
+    }
+
+    def restore() -> None:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+        torch.set_rng_state(torch_state)
+        if cuda_states:
+            torch.cuda.set_rng_state_all(cuda_states)
+        if mps_state is not None:
+            torch.mps.set_rng_state(mps_state)
+        for generator, state in generators.values():
+            generator.set_state(state)
+
+    return restore
+
+
+def save_attributes(modules: Iterable[nn.Module]) -> Restore:
+    """Save the class, attributes and registries of each module (shallow), and return what puts them back."""
+    saved: list[tuple[nn.Module, type[nn.Module], dict[str, Any], dict[str, Any]]] = []
+    scripted_flags: list[tuple[nn.Module, bool]] = []
+    for module in modules:
+        if isinstance(module, torch.jit.ScriptModule):
+            scripted_flags.append((module, bool(getattr(module, "training", False))))
+        attributes = dict(vars(module))
+        inner = {name: attributes[name].copy() for name in _INNER_DICTS if isinstance(attributes.get(name), dict | set)}
+        saved.append((module, type(module), attributes, inner))
+
+    def restore() -> None:
+        for module, kind, attributes, inner in saved:
+            if type(module) is not kind:
+                module.__class__ = kind
+            _restore_dict(vars(module), attributes)
+            for name, content in inner.items():
+                _restore_dict(attributes[name], content)
+        for module, flag in scripted_flags:
+            if hasattr(module, "training") and module.training is not flag:
+                module.training = flag
+
+    return restore
+
+
+def _restore_dict(current: Any, saved: Any) -> None:
+    if isinstance(saved, set):
+        if current != saved:
+            current.clear()
+            current.update(saved)
+        return
+    if len(current) == len(saved) and all(
+        new == old and current[new] is saved[old] for new, old in zip(current, saved, strict=True)
+    ):
+        return
+    current.clear()
+    current.update(saved)
+
+
+def save_grads(params: Iterable[torch.Tensor]) -> Restore:
+    """Take ``.grad`` and ``requires_grad`` of each parameter aside, and return what puts them back.
+
+    ``.grad`` is None meanwhile: a backward pass inside forward would add to the user's tensor in place.
+    """
+    saved = [(param, param.grad, param.requires_grad) for param in params]
+    for param, grad, _ in saved:
+        if grad is not None:
+            param.grad = None
+
+    def restore() -> None:
+        for param, grad, requires_grad in saved:
+            if param.requires_grad is not requires_grad:
+                param.requires_grad_(requires_grad)
+            if param.grad is not grad:
+                param.grad = grad
+
+    return restore
+
+
+class SavedParams:
+    """Copies of the parameters that a run writes, taken just before the first write."""
+
+    def __init__(self) -> None:
+        self._saved: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor, int | None]] = {}
+
+    def save(self, param: torch.Tensor) -> None:
+        """Copy ``param``, unless it has been copied already."""
+        if id(param) in self._saved:
+            return
+        with torch.no_grad():
+            version = None if param.is_inference() else param._version
+            self._saved[id(param)] = (param, param.data, param.detach().clone(), version)
+
+    def restore(self) -> None:
+        """Put bytes, storages and version counters back."""
+        with torch.no_grad():
+            for param, alias, copy, version in self._saved.values():
+                alias.copy_(copy)
+                if param.untyped_storage() is not alias.untyped_storage() or param.shape != alias.shape:
+                    param.data = alias
+                if version is not None and not failure_of("set_version"):
+                    set_version(param, version)
+        self._saved.clear()

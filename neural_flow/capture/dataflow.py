@@ -1,0 +1,116 @@
+"""DataflowTracer: which values every op reads, seen by a function mode while the model really runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from neural_flow.capture._functions import may_write, short_name
+from neural_flow.capture._recorder import Recorder, collect_tensors, versions_of
+from neural_flow.capture._tracer import Tracer
+
+_PLAIN = frozenset({torch.Tensor, nn.Parameter})
+_NO_TENSORS = (torch.Size, int, float, bool, str, torch.dtype, torch.device, torch.layout)
+
+
+class DataflowTracer(Tracer):
+    """Record every op of one run of ``model`` and where its inputs came from.
+
+    ::
+
+        with DataflowTracer(model) as tracer:
+            model(x)
+        tracer.trace
+
+    A context manager; it does not nest with itself and records one run, in the thread that enters it. Nothing is
+    written onto tensors or modules, and no tensor is kept. A module that returns what it was given hands on a fresh
+    alias of it, equal bit for bit. Code that no function mode sees into (scripted modules, numpy, other threads)
+    becomes one opaque op at the boundary of its module.
+
+    Args:
+        model: its calls are followed.
+
+    Attributes:
+        trace: the records, from the moment the context is left.
+    """
+
+    name = "function"
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model)
+        self._mode = _FunctionMode(self)
+
+    def _enter_mode(self) -> None:
+        assert self._recorder is not None
+        self._mode.recorder = self._recorder
+        self._mode.__enter__()
+
+    def _exit_mode(self) -> None:
+        self._mode.__exit__(None, None, None)
+        self._mode.recorder = None
+
+
+class _FunctionMode(TorchFunctionMode):
+    def __init__(self, tracer: Tracer) -> None:
+        super().__init__()
+        self.tracer = tracer
+        self.recorder: Recorder | None = None
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        recorder = self.recorder
+        name = short_name(func)
+        if recorder is None or self.tracer.error is not None:
+            return func(*args, **kwargs)
+        if name == "__get__":
+            result = func(*args, **kwargs)
+            if not isinstance(result, torch.Tensor):
+                return result
+            leaves, versions = [args[0]], None
+        else:
+            if name == "__set__":
+                name = _setter_name(func)
+                if not name:
+                    return func(*args, **kwargs)
+            leaves = collect_tensors(args, [])
+            if kwargs:
+                collect_tensors(kwargs.values(), leaves)
+            if self.tracer.on_param_write is not None and may_write(name, kwargs):
+                self._save_params(leaves)
+            versions = versions_of(leaves)
+            result = func(*args, **kwargs)
+            if isinstance(result, _NO_TENSORS):
+                return result
+        try:
+            if _are_plain(leaves):
+                recorder.record(func, name, args, kwargs, leaves, versions, result)
+            else:
+                with torch._C.DisableTorchFunctionSubclass():
+                    recorder.record(func, name, args, kwargs, leaves, versions, result)
+        except Exception as error:  # a fault of the tracer must not become one of the model
+            self.tracer.error = error
+        return result
+
+    def _save_params(self, leaves: list[torch.Tensor]) -> None:
+        recorder = self.recorder
+        assert recorder is not None and self.tracer.on_param_write is not None
+        for leaf in leaves:
+            param = recorder.values.param_under(leaf)
+            if param is not None:
+                self.tracer.on_param_write(param)
+
+
+def _are_plain(leaves: list[torch.Tensor]) -> bool:
+    return all(type(leaf) in _PLAIN for leaf in leaves)
+
+
+def _setter_name(func: Callable[..., Any]) -> str:
+    """Return as which function setting an attribute of a tensor counts; empty where it changes no values."""
+    attribute = getattr(getattr(func, "__self__", None), "__name__", "")
+    return {"data": "__set__", "real": "real_", "imag": "imag_"}.get(attribute, "")
