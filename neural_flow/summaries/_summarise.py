@@ -8,6 +8,8 @@ import torch
 
 from neural_flow.summaries._base import SUMMARIES, NoPicture, SummaryContext, choose
 
+_MAX_DENSE = 1 << 24
+
 
 def summarise(tensor: torch.Tensor, context: SummaryContext) -> tuple[str, dict[str, torch.Tensor], dict[str, Any]]:
     """Return (kind, arrays, facts) of ``tensor``, which is neither modified nor kept.
@@ -43,8 +45,16 @@ def take_sample(tensor: torch.Tensor, context: SummaryContext) -> torch.Tensor:
         return parts[min(context.sample, len(parts) - 1)] if parts else tensor.new_zeros(0)
     if tensor.is_quantized:
         tensor = tensor.dequantize()
+    if tensor.is_mkldnn:
+        tensor = tensor.to_dense()
+    if tensor.layout != torch.strided:
+        if tensor.dim() == 2 and tensor.numel() > 0 and tensor.dense_dim() == 0:
+            return tensor
+        if tensor.numel() > _MAX_DENSE:
+            return (tensor.coalesce() if tensor.is_sparse else tensor).values().reshape(-1)[:_MAX_DENSE]
+        tensor = tensor.to_dense()
     dim, size = context.batch_dim, context.batch_size
     if dim is not None and tensor.dim() > dim and tensor.shape[dim] > 0:
         share = max(tensor.shape[dim] // max(size, 1), 1)
         tensor = tensor.select(dim, min(context.sample * share, tensor.shape[dim] - 1))
-    return tensor if tensor.layout == torch.strided else tensor.to_dense()
+    return tensor

@@ -36,7 +36,7 @@ class FeatureMaps:
         maps = _channels_first(tensor, context)
         maps = maps if maps.is_floating_point() else as_real(maps)
         num_channels, height, width = maps.shape
-        variance, is_zero = _channel_moments(maps)
+        variance, is_zero = channel_moments(maps)
         wanted = num_planes(num_channels, context.max_planes)
         order = torch.sort(variance, descending=True, stable=True).indices[:wanted]
         shown = shrink(as_real(maps[order]), context.max_side)
@@ -86,7 +86,7 @@ def _misfit(height: int, width: int, aspect: float) -> float:
     return abs(height / width / aspect - 1) if width else torch.inf
 
 
-def _channel_moments(maps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def channel_moments(maps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return variance ``[C]`` float64 (infinite where not all is finite) and whether a channel is all zero."""
     count = maps.shape[1] * maps.shape[2]
     kind = torch.float64 if maps.dtype == torch.float64 else torch.float32
