@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx import _symbolic_trace as fx_tracing
 from torch import nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_hooks_with_kwargs
 from torch.overrides import TorchFunctionMode
@@ -138,3 +139,34 @@ def _sets_version() -> bool:
     tensor.add_(1)
     set_version(tensor, 0)
     return tensor._version == 0
+
+
+def is_fx_tracing() -> bool:
+    """Return whether a ``torch.fx`` tracer is running, that of ``make_fx`` included."""
+    return fx_tracing._is_fx_tracing_flag
+
+
+@self_test("fx tracing flag")
+def _fx_tracing_flag_works() -> bool:
+    seen: list[bool] = []
+
+    def traced(x: torch.Tensor) -> torch.Tensor:
+        seen.append(is_fx_tracing())
+        return x
+
+    torch.fx.symbolic_trace(traced)
+    return seen == [True] and not is_fx_tracing()
+
+
+def storage_id(tensor: torch.Tensor) -> int | None:
+    """Return a number that tensors over the same memory share while one of them lives; None where it cannot be told."""
+    try:
+        return tensor.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):  # batched, sparse and other tensors without a storage of their own
+        return None
+
+
+@self_test("storage id")
+def _storage_id_works() -> bool:
+    one, other = torch.zeros(2), torch.zeros(2)
+    return storage_id(one) == storage_id(one[:1].detach()) != storage_id(other)
