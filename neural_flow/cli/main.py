@@ -1,0 +1,82 @@
+"""The entry point, and the only place that turns errors into exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+import typer.main
+
+from neural_flow.cli.app import app
+from neural_flow.cli.console import say, show_bug, show_error, shown_warnings
+from neural_flow.cli.defaults import defaults_for
+from neural_flow.errors import NeuralFlowError
+
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 130
+# typer has carried its own copy of click since 0.26: its errors are reached through the one that typer exports
+_COMMAND_LINE_ERROR: type[Any] = typer.BadParameter.__mro__[2]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run neural-flow on ``argv`` (those of the process without its name, if None) and return the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    is_debug = "--debug" in arguments
+    try:
+        with shown_warnings():
+            return _run(arguments)
+    except NeuralFlowError as error:
+        show_error(error, is_debug=is_debug)
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        say("error", "interrupted; nothing half-written is left")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _close_stdout()
+        return 0  # whoever read the result has read enough
+    except Exception as error:
+        if isinstance(error, _COMMAND_LINE_ERROR):
+            _show_command_line_error(error)
+            return 2
+        show_bug(error)
+        return EXIT_BUG
+
+
+def _run(arguments: list[str]) -> int:
+    command: Any = typer.main.get_command(app)
+    defaults = defaults_for(command.commands) if _runs_something(arguments) else {}
+    result = command.main(args=arguments, prog_name="neural-flow", standalone_mode=False, default_map=defaults)
+    if result == EXIT_INTERRUPTED:
+        raise KeyboardInterrupt
+    return result if isinstance(result, int) else 0
+
+
+def _runs_something(arguments: list[str]) -> bool:
+    """Return whether defaults matter; help and the version answer in a folder with a broken pyproject too."""
+    return bool(arguments) and not {"--help", "-h", "--version"} & set(arguments)
+
+
+def _show_command_line_error(error: Any) -> None:
+    found = str(error.format_message())
+    if not found:  # no command at all: the help has been shown
+        return
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "neural-flow"
+    near: list[str] = []
+    if possibilities := getattr(error, "possibilities", None):
+        found = f"there is no option {error.option_name}"
+        near = difflib.get_close_matches(error.option_name, possibilities, n=1)
+    say("error", f"cannot read the command line of {path}")
+    say("cause", found)
+    say("hint", f"did you mean {near[0]}?" if near else f"{path} --help lists what it takes")
+
+
+def _close_stdout() -> None:
+    """Point stdout nowhere, so that Python's own flush at exit does not fail again."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
