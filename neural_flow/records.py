@@ -181,6 +181,8 @@ class Trace:
     inputs: tuple[Leaf, ...] = ()
     outputs: tuple[Leaf, ...] = ()
     emits: tuple[ProbeEmit, ...] = ()
+    written_param_ids: tuple[int, ...] = ()
+    """Parameters that forward itself writes; another run must copy them first."""
     has_dataflow: bool = True
     tracer: str = "function"
     failure: Failure | None = None

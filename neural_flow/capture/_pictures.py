@@ -19,6 +19,7 @@ from neural_flow.records import Array, Capture, Failure, Stage, Summary, TensorM
 from neural_flow.summaries._base import SUMMARIES, NoPicture, Role, SummaryContext, read_only
 from neural_flow.summaries._pixels import MAX_INDEX
 from neural_flow.summaries._summarise import summarise, take_sample
+from neural_flow.torch_private import no_torch_function
 
 _ROLES: dict[str, Role] = {"input": "input", "module": "module", "op": "op", "probe": "probe", "output": "output"}
 
@@ -50,7 +51,7 @@ class Pictures:
     def take(self, stage: Stage, leaf: torch.Tensor, module: nn.Module | None = None) -> None:
         """Reduce ``leaf`` to the picture and the statistics of ``stage``, at once: it may change or die afterwards."""
         try:
-            with torch.no_grad():
+            with torch.no_grad(), no_torch_function():
                 self._take(stage, leaf.detach(), module)
         except NoPicture as reason:
             self.skipped[stage.stage_id] = str(reason)
@@ -74,7 +75,7 @@ class Pictures:
         try:
             context = replace(self.context, role="attention", heads=tuple(facts.get("asked_heads", ())))
             kind = SUMMARIES.get("attention")
-            with torch.no_grad():
+            with torch.no_grad(), no_torch_function():
                 arrays, found = kind.reduce(weights, context)
             raw = self._raw("attention", tensor_meta(weights), arrays, {**found, **facts})
             self.attention.setdefault(stage.stage_id, []).append(raw)

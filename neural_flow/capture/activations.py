@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from neural_flow.capture._names import input_leaves, output_leaves
 from neural_flow.capture._op_watch import OpWatch
 from neural_flow.capture._pictures import Pictures
 from neural_flow.capture._plan import CallKey, Plan, choose_leaf, find_batch, make_plan
 from neural_flow.capture.session import Session
-from neural_flow.module_calls import ModuleCallStack, module_paths
+from neural_flow.module_calls import CallFrame, ModuleCallStack, module_paths
 from neural_flow.nested import tensor_leaves
 from neural_flow.records import Capture, Failure, Topology, Trace
 from neural_flow.summaries._base import Norm, SummaryContext
@@ -31,8 +31,10 @@ def run_capture_pass(
     topology: Topology,
     *,
     trace: Trace | None = None,
-    train: bool = False,
+    train: bool | None = False,
     seed: int | None = None,
+    grad: bool = False,
+    device: str | torch.device | None = None,
     capture_device: str | torch.device = "cpu",
     has_stats: bool = True,
     has_attention: bool = True,
@@ -58,8 +60,10 @@ def run_capture_pass(
         kwargs: keyword arguments; cloned.
         topology: what is drawn.
         trace: the metadata pass, from which joined calls, ops and sequence-first modules are known.
-        train: run in training mode.
-        seed: seed of the random numbers that the model draws, None for the present state.
+        train: as in Session.
+        seed: as in Session.
+        grad: as in Session.
+        device: as in Session.
         capture_device: where reduced tensors are kept until the pass ends.
         has_stats: also compute statistics over each whole tensor.
         has_attention: also record attention weights.
@@ -88,8 +92,11 @@ def run_capture_pass(
         image_std=tuple(image_norm[1]) if image_norm else (),
     )
     failure: Failure | None = None
-    with Session(model, args, kwargs, train=train, seed=seed) as session, torch.no_grad():
-        leaves = input_leaves(model, session.args, session.kwargs)
+    written = written_params(model, trace)
+    with Session(
+        model, args, kwargs, train=train, seed=seed, grad=grad, device=device, written_params=written
+    ) as session:
+        leaves = [leaf for _, leaf in input_leaves(model, session.args, session.kwargs)]
         pictures = Pictures(
             context=context,
             batch=find_batch(model, leaves, batch_dim, trace),
@@ -107,7 +114,7 @@ def run_capture_pass(
             except Exception as error:  # the partial picture is worth having; the caller raises
                 failure = failure_of(model, error, trace)
                 output = None
-        outputs = [leaf for _, leaf in tensor_leaves(output)]
+        outputs = [leaf for _, leaf in output_leaves(output)]
         for stage in plan.outputs:
             if stage.index < len(outputs):
                 pictures.take(stage, outputs[stage.index])
@@ -121,8 +128,10 @@ def capture_activations(
     topology: Topology,
     *,
     trace: Trace | None = None,
-    train: bool = False,
+    train: bool | None = False,
     seed: int | None = None,
+    grad: bool = False,
+    device: str | torch.device | None = None,
     capture_device: str | torch.device = "cpu",
 ) -> dict[CallKey, torch.Tensor]:
     """Run ``model`` and return the whole output tensor of each drawn call by (module path, call index).
@@ -141,18 +150,23 @@ def capture_activations(
         if leaf is not None:
             found[key] = leaf.detach().to(capture_device, copy=True)
 
+    written = written_params(model, trace)
     with (
-        Session(model, args, kwargs, train=train, seed=seed) as session,
-        torch.no_grad(),
+        Session(
+            model, args, kwargs, train=train, seed=seed, grad=grad, device=device, written_params=written
+        ) as session,
         watched_calls(model, plan.owners, keep),
     ):
         model(*session.args, **session.kwargs)
     return found
 
 
-def input_leaves(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Return the tensor leaves of the arguments in the order of the input stages."""
-    return [leaf for _, leaf in tensor_leaves((args, dict(kwargs)))]
+def written_params(model: nn.Module, trace: Trace | None) -> list[nn.Parameter]:
+    """Return the parameters that forward writes, as the metadata pass saw."""
+    names = (
+        {trace.params[param_id].names[0] for param_id in trace.written_param_ids} if trace is not None else set[str]()
+    )
+    return [param for name, param in model.named_parameters(remove_duplicate=False) if name in names] if names else []
 
 
 def _call_watcher(plan: Plan, pictures: Pictures) -> OnOutput:
@@ -189,42 +203,44 @@ def watched_calls(model: nn.Module, keys: Iterable[CallKey], on_output: OnOutput
     ones. Leaving removes every hook.
     """
     wanted = set(keys)
-    paths = {path for path, _ in wanted}
-    modules = {module: path for module, path in module_paths(model).items() if path in paths}
-    counts = dict.fromkeys(modules, 0)
-    running: dict[nn.Module, list[int]] = {module: [] for module in modules}
+    wanted_paths = {path for path, _ in wanted}
+    modules = {module: path for module, path in module_paths(model).items() if path in wanted_paths}
+    scripted: dict[nn.Module, str] = {
+        module: path for module, path in modules.items() if isinstance(module, torch.jit.ScriptModule)
+    }
+    with ExitStack() as stack:
+        for module, path in modules.items():
+            if module not in scripted:
+                _hook(module, path, wanted, on_output, stack)
+        if scripted:
+
+            def leave(frame: CallFrame, args: Any, kwargs: Any, output: Any) -> None:
+                if (key := (frame.path, frame.call_index)) in wanted:
+                    on_output(key, frame.module, output)
+
+            stack.enter_context(ModuleCallStack(model, paths=scripted, on_exit=leave))
+        yield
+
+
+def _hook(module: nn.Module, path: str, wanted: set[CallKey], on_output: OnOutput, stack: ExitStack) -> None:
+    num_calls = 0
+    running: list[int] = []  # more than one where a module calls itself
 
     def enter(module: nn.Module, args: tuple[Any, ...]) -> None:
-        if module in running:
-            running[module].append(counts[module])
-            counts[module] += 1
+        nonlocal num_calls
+        running.append(num_calls)
+        num_calls += 1
 
     def leave(module: nn.Module, args: Any, output: Any) -> None:
-        if running.get(module):
-            key = (modules[module], running[module].pop())
-            if key in wanted and output is not None:
-                on_output(key, module, output)
+        if not running:  # another pre-hook raised before ours ran
+            return
+        key = (path, running.pop())
+        if key in wanted and output is not None:
+            on_output(key, module, output)
 
-    scripted = [module for module in modules if isinstance(module, torch.jit.ScriptModule)]
-    handles: list[Any] = []
-    try:
-        for module in modules:
-            if module not in scripted:
-                handles.append(module.register_forward_pre_hook(enter))
-                # always_call: a call that raised, and was caught by its caller, must not stay on the stack
-                handles.append(module.register_forward_hook(leave, always_call=True))
-        if scripted:
-            own = set(scripted)
-            handles.append(register_module_forward_pre_hook(lambda m, args: enter(m, args) if m in own else None))
-            handles.append(
-                register_module_forward_hook(
-                    lambda m, args, out: leave(m, args, out) if m in own else None, always_call=True
-                )
-            )
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    stack.callback(module.register_forward_pre_hook(enter).remove)
+    # always_call: a call that raised, and was caught by its caller, must not stay on the stack
+    stack.callback(module.register_forward_hook(leave, always_call=True).remove)
 
 
 def failure_of(model: nn.Module, error: Exception, trace: Trace | None) -> Failure:
