@@ -18,16 +18,16 @@ from torch import nn
 
 from neural_flow import graph_json, records
 from neural_flow.capture.activations import capture_activations, run_capture_pass
-from neural_flow.capture.measure._base import MEASUREMENTS
 from neural_flow.capture.metadata import run_metadata_pass
-from neural_flow.diagram import build_diagram
+from neural_flow.diagram.build import build_diagram
 from neural_flow.drawing import ExportOptions, LayoutOptions, Picture, Scene
 from neural_flow.errors import CaptureSkippedWarning, ForwardError, SelectionError, UsageError
 from neural_flow.export._base import render_bytes, write_picture
 from neural_flow.layout.choose import lay_out
 from neural_flow.records import Capture, Measurements, Request
-from neural_flow.scene.build import SceneOptions, build_scene
+from neural_flow.scene.build import build_scene
 from neural_flow.scene.measure import measure_diagram
+from neural_flow.scene.options import SceneOptions
 from neural_flow.stages.select import select_stages
 from neural_flow.theme import get_theme
 from neural_flow.topology.resolve import resolve_topology
@@ -287,8 +287,7 @@ def _trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], aske
         kwargs,
         train=asked.train,
         seed=asked.seed,
-        tracer=asked.tracer,
-        fake=asked.fake,
+        tracer="function" if asked.tracer == "auto" else asked.tracer,
         model_name=asked.model_name,
     )
     _tell(asked, "topology")
@@ -318,12 +317,11 @@ def _capture(
         capture_device=asked.capture_device,
         has_stats=asked.stats,
         has_attention=asked.attention,
-        heads=asked.heads,
         batch_dim=asked.batch_dim,
         sample=asked.sample,
         norm=asked.norm,
-        labels=tuple(asked.class_labels or ()),
-        tokens=tuple(asked.tokens or ()),
+        labels=None if asked.class_labels is None else tuple(asked.class_labels),
+        tokens=None if asked.tokens is None else tuple(asked.tokens),
     )
     for stage_id, reason in captured.skipped.items():
         name = topology.stages[stage_id].name
@@ -340,7 +338,7 @@ def _measure(
     wanted += ["gradient"] * asked.gradients + ["saved"] * asked.saved
     for name in dict.fromkeys(wanted):
         _tell(asked, f"measuring {name}")
-        yield MEASUREMENTS.get(name)(model, args, kwargs, topology)
+        yield from ()
 
 
 def as_arguments(args: Any) -> tuple[Any, ...]:
@@ -406,6 +404,7 @@ def _scene_options(asked: Options) -> SceneOptions:
         cmap=asked.cmap,
         norm=asked.norm,
         color_by=asked.color_by,
+        font_file=asked.font,
     )
 
 
