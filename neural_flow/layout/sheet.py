@@ -75,9 +75,10 @@ def make_routes(ways: list[tuple[Arrow, int, list[Point]]], *, is_curved: bool, 
 def _shared_corners(first: list[Point], second: list[Point]) -> tuple[int, list[Point]] | None:
     """Return how many leading points ``second`` shares with ``first``, the place where it splits off included.
 
-    The place may lie within a segment of ``second``: then it becomes a point of its own.
+    The place may lie within a segment of ``second``: then it becomes a point of its own. Where ``first`` bends, they
+    split where its rounded corner starts, so that no gap shows.
     """
-    if first[0] != second[0]:
+    if not _is_same(first[0], second[0]):
         return None
     index = 1
     while index < min(len(first), len(second)) and _is_same(first[index], second[index]):
@@ -85,12 +86,31 @@ def _shared_corners(first: list[Point], second: list[Point]) -> tuple[int, list[
     if index in (len(first), len(second)):
         return index, second
     here, a, b = second[index - 1], first[index], second[index]
-    along_a, along_b = (a[0] - here[0], a[1] - here[1]), (b[0] - here[0], b[1] - here[1])
-    if along_a[0] * along_b[0] + along_a[1] * along_b[1] <= EPSILON:
-        return (index, second) if index > 1 else None
-    if abs(along_a[0]) + abs(along_a[1]) < abs(along_b[0]) + abs(along_b[1]):
-        return index + 1, [*second[:index], a, *second[index:]]
-    return index + 1, second
+    if _direction(here, a) == _direction(here, b):
+        if _distance(here, b) < _distance(here, a):
+            return index + 1, second
+        index, here, split = index + 1, here, a
+    else:
+        if index < 2 or _direction(second[index - 2], here) == _direction(here, a):
+            return (index, second) if index > 1 else None
+        here, split = second[index - 2], here
+    room = _distance(here, split)
+    if room > CORNER_RADIUS:
+        ahead = _direction(here, split)
+        back = (split[0] - ahead[0] * CORNER_RADIUS, split[1] - ahead[1] * CORNER_RADIUS)
+        return index, [*second[: index - 1], back, *second[index - 1 :]]
+    return index, [*second[: index - 1], split, *second[index - 1 :]]
+
+
+def _direction(start: Point, end: Point) -> tuple[int, int]:
+    def sign(value: float) -> int:
+        return (value > EPSILON) - (value < -EPSILON)
+
+    return sign(end[0] - start[0]), sign(end[1] - start[1])
+
+
+def _distance(start: Point, end: Point) -> float:
+    return abs(end[0] - start[0]) + abs(end[1] - start[1])
 
 
 def _shared_curve(first: list[Point], second: list[Point]) -> tuple[int, list[Point]] | None:
