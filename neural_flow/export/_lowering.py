@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from neural_flow.drawing import Image, Mark, Path, Rect, Scene
 from neural_flow.records import Array
 
+_NOT_IN_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 KAPPA = 0.5522847498
 """Length of the handles of a cubic that draws a quarter of a unit circle."""
 
@@ -68,7 +70,12 @@ def alpha_of(color: str) -> float:
 
 def alt_text(scene: Scene) -> str:
     """Return the words that stand for the picture where it cannot be seen."""
-    return f"{scene.title}. {scene.description}" if scene.description else scene.title
+    return legal_text(f"{scene.title}. {scene.description}" if scene.description else scene.title)
+
+
+def legal_text(text: str) -> str:
+    """Return ``text`` with control characters and half surrogates, which XML forbids, as their code points."""
+    return _NOT_IN_XML.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def path_data(commands: Iterable[tuple[Any, ...]]) -> str:

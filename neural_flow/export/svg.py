@@ -13,12 +13,11 @@ from xml.sax.saxutils import escape, quoteattr
 
 from neural_flow.drawing import ExportOptions, Image, Mark, MarkGroup, Path, Picture, Rect, Scene, Text
 from neural_flow.export._base import EXPORTERS, first_scene
-from neural_flow.export._lowering import alpha_of, in_paint_order, number, outline_of, path_data
+from neural_flow.export._lowering import alpha_of, in_paint_order, legal_text, number, outline_of, path_data
 from neural_flow.export._png import tile_png
 from neural_flow.text_metrics import glyph_outline, glyph_places, has_all_glyphs, text_width
 
 FONT_FAMILY = "'DejaVu Sans', Verdana, 'Helvetica Neue', Arial, sans-serif"
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @EXPORTERS.register(".svg")
@@ -163,13 +162,9 @@ def safe_id(text: str) -> str:
 
 def clean(text: str) -> str:
     """Return ``text`` escaped for XML; characters that XML forbids appear as their code point."""
-    return escape(_legal(text))
+    return escape(legal_text(text))
 
 
 def quoted(text: str) -> str:
     """Return ``text`` as a quoted XML attribute."""
-    return quoteattr(_legal(text))
-
-
-def _legal(text: str) -> str:
-    return _NOT_IN_XML.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    return quoteattr(legal_text(text))

@@ -28,7 +28,7 @@ def hostile_picture() -> Picture:
     edges = tuple(Edge(source=index, target=index + 1) for index in range(3))
     topology = Topology(model=ModelInfo(name="</svg>", class_name="M"), stages=stages, edges=edges)
     marks = (Rect(x=1, y=1, width=5, height=5, fill="#123456", group="stage-1"),)
-    scene = Scene(width=50, height=40, marks=marks, title="</svg>", description="]]>", background="#FFFFFF")
+    scene = Scene(width=50, height=40, marks=marks, title="</svg>\x00", description="]]>\x07", background="#FFFFFF")
     return Picture(topology=topology, capture=Capture(), scenes=(scene,))
 
 
