@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-import neural_flow
 from neural_flow.cli import options as opt
 
 app = typer.Typer(
@@ -23,7 +22,9 @@ app = typer.Typer(
 
 def _show_version(is_asked: bool) -> None:
     if is_asked:
-        sys.stdout.write(f"neural-flow {neural_flow.__version__}\n")
+        from importlib.metadata import version  # a slow import that nothing else needs
+
+        sys.stdout.write(f"neural-flow {version('neural-flow')}\n")
         raise typer.Exit
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 PROGRAM = "neural-flow"
-_OWN_FOLDER = Path(__file__).resolve().parent.parent
+PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 _LIBRARY_FOLDERS = tuple(
     Path(folder).resolve()
     for key in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -27,8 +27,8 @@ def is_library_file(file: str | Path) -> bool:
     if str(file).startswith("<"):
         return True
     path = Path(file).resolve()
-    if path.is_relative_to(_OWN_FOLDER):
-        return not path.is_relative_to(_OWN_FOLDER / "sample_models")
+    if path.is_relative_to(PACKAGE_FOLDER):
+        return not path.is_relative_to(PACKAGE_FOLDER / "sample_models")
     return "site-packages" in path.parts or any(path.is_relative_to(folder) for folder in _LIBRARY_FOLDERS)
 
 

@@ -174,12 +174,14 @@ def _example_options(function: Callable[..., Any], arguments: Mapping[str, Any])
 
 
 def _example_value(name: str, annotation: Any) -> str:
+    if annotation is inspect.Parameter.empty:
+        return "8"
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     by_type = {"int": "8", "float": "0.1", "bool": "true", "str": "TEXT"}
     if text in by_type:
         is_input_width = text == "int" and name in {"in_channels", "in_ch", "channels_in", "in_chans"}
         return "3" if is_input_width else by_type[text]
-    return "VALUE" if text else "8"
+    return "VALUE"
 
 
 def _look_up(namespace: Mapping[str, Any], attribute: str, target: str) -> Any:

@@ -18,7 +18,7 @@ from neural_flow.models.image_file import SUFFIXES as IMAGE_SUFFIXES
 from neural_flow.models.image_file import read_image
 from neural_flow.models.input_text import InputText, Normalisation, parse_input
 from neural_flow.models.stored import pick_key, read_stored
-from neural_flow.models.suggest import suggest_inputs
+from neural_flow.models.suggest import required_parameters, suggest_inputs
 from neural_flow.models.target import LoadedModel, load_function
 from neural_flow.models.trial import embeddings_reached
 from neural_flow.models.values import draw_values
@@ -249,18 +249,23 @@ def _is_fractional(dtype: torch.dtype) -> bool:
 def _misfit(loaded: LoadedModel, inputs: SampleInputs) -> str:
     """Return why forward cannot be called with these inputs; empty where its signature allows it."""
     try:
-        inspect.signature(loaded.model.forward).bind(*inputs.args, **inputs.kwargs)
-    except ValueError:  # a forward without a readable signature: the call itself will tell
+        signature = inspect.signature(loaded.model.forward)
+    except (TypeError, ValueError):  # a forward without a readable signature: the call itself will tell
         return ""
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in signature.parameters.values())
+    if not takes_any and (unknown := [name for name in inputs.kwargs if name not in signature.parameters]):
+        return f"it has no parameter {unknown[0]!r}"
+    try:
+        signature.bind(*inputs.args, **inputs.kwargs)
     except TypeError as error:
         return str(error)
     return ""
 
 
 def _missing_inputs(loaded: LoadedModel, problem: str, command: str) -> SampleInputError:
-    parameters = list(inspect.signature(loaded.model.forward).parameters)
+    parameters = [parameter.name for parameter in required_parameters(loaded.model)]
     cause = f"it takes {signature_text(loaded)}; {problem}"
-    unknown = problem.partition("unexpected keyword argument ")[2].strip("'\"")
+    unknown = problem.partition("it has no parameter ")[2].strip("'")
     near = difflib.get_close_matches(unknown, parameters, n=1) if unknown else []
     if near:
         hint = f"did you mean -i {near[0]}=...?"

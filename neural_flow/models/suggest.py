@@ -156,7 +156,8 @@ def _first_reader(start: fx.Node, modules: dict[str, nn.Module]) -> nn.Module | 
             module = modules.get(str(user.target)) if user.op == "call_module" else None
             if module is not None and shapes_of(module):
                 return module
-            queue.append(user)
+            if len(user.all_input_nodes) == 1:  # where it meets other values, a later reader tells nothing of its shape
+                queue.append(user)
     return None
 
 
@@ -191,7 +192,7 @@ def shapes_of(module: nn.Module) -> list[str]:
             shape = ",".join(str(size) for size in module.normalized_shape)
             return [f"1,16,{shape}", f"1,{shape}", *_patches(math.prod(module.normalized_shape))]
         case nn.Linear():
-            wide = [f"1,{length},{module.in_features}" for length in _SEQUENCE_LENGTHS[:3]]
+            wide = [f"1,16,{module.in_features}", f"16,{module.in_features}", f"1,4,{module.in_features}"]
             return [f"1,{module.in_features}", *wide, *_patches(module.in_features)]
         case nn.Bilinear():
             return [f"1,{module.in1_features}"]
@@ -205,8 +206,10 @@ def _patches(num_features: int) -> list[str]:
     for channels in (3, 1):
         side = math.isqrt(num_features // channels)
         if num_features % channels == 0 and side * side * channels == num_features and side > 1:
+            texts += [
+                f"1,{channels},{size},{size}" for size in (224, 256, 32, 64, 28) if size % side == 0 and size > side
+            ]
             texts += [f"1,{channels},{side},{side}"]
-            texts += [f"1,{channels},{size},{size}" for size in (224, 256, 32, 64, 28) if size % side == 0]
     return texts
 
 

@@ -13,9 +13,8 @@ from typing import Any
 
 from torch import nn
 
-import neural_flow
 from neural_flow.errors import ModelLoadError, NeuralFlowError, UnknownNameError
-from neural_flow.models._base import describe_error, listed, render_command, seeded, short_path
+from neural_flow.models._base import PACKAGE_FOLDER, describe_error, listed, render_command, seeded, short_path
 from neural_flow.models.choose import build_model, choose_attribute
 from neural_flow.models.exported import load_exported
 from neural_flow.models.import_scope import ImportScope, folders_for
@@ -23,6 +22,7 @@ from neural_flow.models.libraries import LIBRARIES, build_library_model
 from neural_flow.models.weights import load_weights
 
 SAMPLE_PREFIX = "sample"
+_WEIGHT_SUFFIXES = (".pt", ".pth", ".ckpt", ".safetensors", ".bin")
 _FILE_TARGET = re.compile(r"(?P<file>.+?\.pyw?)(?:::?(?P<attribute>[^:\\/]+))?")
 _MODULE_TARGET = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:::?(?P<attribute>[^:\\/]+))?")
 
@@ -98,8 +98,7 @@ def sample_names() -> tuple[str, ...]:
 
 def sample_folder() -> Path | None:
     """Return the folder of the sample models: inside an installed package, or beside it in a checkout."""
-    package = Path(neural_flow.__file__).resolve().parent
-    for folder in (package / "sample_models", package.parent / "sample_models"):
+    for folder in (PACKAGE_FOLDER / "sample_models", PACKAGE_FOLDER.parent / "sample_models"):
         if (folder / "unet.py").is_file():
             return folder
     return None
@@ -151,7 +150,8 @@ def _load(target: str, arguments: dict[str, Any], *, unsafe_load: bool, allow_do
         return _load_archive(target, is_trusted=unsafe_load)
     if matched := _FILE_TARGET.fullmatch(target):
         return _load_file(Path(matched["file"]), matched["file"], matched["attribute"], arguments, target)
-    if (matched := _MODULE_TARGET.fullmatch(target)) and not Path(target).exists():
+    is_weights = Path(target).suffix in _WEIGHT_SUFFIXES
+    if (matched := _MODULE_TARGET.fullmatch(target)) and not is_weights and not Path(target).exists():
         return _load_module(matched["module"], matched["attribute"], arguments, target)
     raise _unreadable_target(target)
 
@@ -269,7 +269,7 @@ def _no_such_file(file: Path) -> ModelLoadError:
 
 def _unreadable_target(target: str) -> ModelLoadError:
     path = Path(target)
-    if path.suffix in {".pt", ".pth", ".ckpt", ".safetensors", ".bin"}:
+    if path.suffix in _WEIGHT_SUFFIXES:
         return ModelLoadError(
             f"{target} is no model\na {path.suffix} file holds weights, not the code that uses them",
             hint=render_command("model.py", "--weights", target),
