@@ -1,0 +1,265 @@
+"""From nodes to records: numbers in execution order, labels, parameters, folds and groups."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from neural_flow.records import EdgeMark, Fold, ModuleCall, ProbeEmit, Stage, StageGroup, TensorMeta
+from neural_flow.stages._assemble import CardNode, FoldNode, Node, cards_of, drawn_cards
+from neural_flow.stages._net import Net
+from neural_flow.stages.labels import Named, make_labels, short_label
+
+WRAPPER_SHARE = 0.75
+
+
+class RecordMaker:
+    """Number the cards of a figure and make its records.
+
+    Args:
+        net: the calls.
+        nodes: the figure.
+        outer: calls that are no stage because something inside them is, drawn as groups.
+    """
+
+    def __init__(self, net: Net, nodes: list[Node], outer: Sequence[int] = ()) -> None:
+        self._net = net
+        self._trace = net.trace
+        self._nodes = nodes
+        self._outer = outer
+        self._cards = sorted(cards_of(nodes), key=lambda card: card.order)
+        self._probes: dict[int, int] = {}
+        self._labels: dict[int, str] = {}
+        self._fold_labels: dict[int, str] = {}
+        self.stages = self._make_stages()
+        self.folds = tuple(self._make_folds(nodes, None, []))
+        self.groups = tuple(self._make_groups())
+        self.marks = tuple(
+            EdgeMark(call_id=call, path=self._trace.calls[call].path, text=text)
+            for card in self._cards
+            for call, text in card.marks
+        )
+
+    # -- stages --
+
+    def _make_stages(self) -> tuple[Stage, ...]:
+        stages = [
+            Stage(stage_id=k, kind="input", name=leaf.name, label=leaf.name, index=k, outputs=(leaf.meta,))
+            for k, leaf in enumerate(self._trace.inputs)
+        ]
+        order: list[tuple[tuple[int, int], CardNode | int]] = [(card.order, card) for card in self._cards]
+        # an emit comes right behind the op that made its value
+        order += [((self._emit_place(emit), len(self._trace.calls)), k) for k, emit in enumerate(self._trace.emits)]
+        order.sort(key=lambda entry: entry[0])
+        self._name_cards()
+        counted: set[int] = set()
+        for _, entry in order:
+            number = len(stages)
+            if isinstance(entry, CardNode):
+                entry.stage_id = number
+                stages.append(self._card_stage(entry, number, counted))
+            else:
+                self._probes[entry] = number
+                stages.append(self._probe_stage(self._trace.emits[entry], number, entry))
+        for k, leaf in enumerate(self._trace.outputs):
+            stages.append(
+                Stage(
+                    stage_id=len(stages), kind="output", name=leaf.name, label=leaf.name, index=k, inputs=(leaf.meta,)
+                )
+            )
+        return tuple(stages)
+
+    def _emit_place(self, emit: ProbeEmit) -> int:
+        return max((op for op, _ in emit.refs), default=0)
+
+    def _probe_stage(self, emit: ProbeEmit, number: int, index: int) -> Stage:
+        call = self._trace.calls[emit.call_id] if emit.call_id is not None else None
+        return Stage(
+            stage_id=number, kind="probe", name=emit.name, label=emit.name, index=index, call_id=emit.call_id,
+            path=call.path if call else "", call_index=call.call_index if call else 0,
+            inputs=(emit.meta,), outputs=(emit.meta,),
+        )  # fmt: skip
+
+    def _card_stage(self, card: CardNode, number: int, counted: set[int]) -> Stage:
+        params = self._params_of(card)
+        shared = params & counted
+        counted |= params
+        infos = self._trace.params
+        joined = card.calls if card.call_id < 0 else card.calls[1:]
+        stage = Stage(
+            stage_id=number,
+            kind="module",
+            name="",
+            label=self._labels[id(card)],
+            joined=tuple(joined),
+            joined_names=tuple(call_name(self._trace.calls[call_id]) for call_id in joined),
+            num_params=sum(infos[p].numel for p in params),
+            num_shared_params=sum(infos[p].numel for p in shared),
+            param_nbytes=sum(infos[p].nbytes for p in params),
+        )
+        if card.call_id < 0:
+            return self._as_op(stage, card)
+        call = self._trace.calls[card.call_id]
+        return replace(
+            stage, name=call_name(call), class_name=call.class_name, path=call.path, call_id=card.call_id,
+            call_index=call.call_index, inputs=call.inputs, outputs=self._trace.calls[card.calls[-1]].outputs,
+        )  # fmt: skip
+
+    def _as_op(self, stage: Stage, card: CardNode) -> Stage:
+        op = self._trace.ops[card.op_id]
+        owner = self._trace.calls[op.call_id] if op.call_id is not None else None
+        return replace(
+            stage, kind="op", name=op.target.removeprefix("torch."), class_name=self._net.signals.name(card.op_id),
+            path=owner.path if owner else "", call_id=op.call_id, call_index=owner.call_index if owner else 0,
+            op_id=card.op_id, inputs=self._op_inputs(card.op_id),
+            outputs=self._trace.calls[card.calls[-1]].outputs if card.calls else op.outputs,
+        )  # fmt: skip
+
+    def _op_inputs(self, op_id: int) -> tuple[TensorMeta, ...]:
+        return tuple(self._trace.ops[parent].outputs[k] for parent, k in self._trace.ops[op_id].parents)
+
+    def _params_of(self, card: CardNode) -> set[int]:
+        params: set[int] = set()
+        for call_id in (*card.calls, *(mark for mark, _ in card.marks)):
+            info = self._net.info(call_id)
+            if info is not None:
+                params.update(info.param_ids)
+        for op_id in card.ops:
+            params.update(self._net.signals.applied_params(op_id))
+        return params
+
+    # -- labels --
+
+    def _name_cards(self) -> None:
+        """Label the drawn cards; a repeat that is not drawn is labelled by what its path alone says."""
+        self._name_scope(self._nodes)
+        for card in self._cards:
+            if id(card) not in self._labels:
+                named = self._named(card)
+                self._labels[id(card)] = named.class_name if named.is_op else short_label(named.path, named.class_name)
+
+    def _name_scope(self, nodes: list[Node]) -> None:
+        """Label the cards outside boxes among themselves, then those of each box: its title names the rest."""
+        outside: list[CardNode] = []
+        folds = [node for node in nodes if isinstance(node, FoldNode)]
+        for node in nodes:
+            if isinstance(node, CardNode):
+                outside.append(node)
+        for fold in folds:
+            shown = drawn_cards([fold])
+            if len(shown) > 1:
+                self._name_scope(fold.members[fold.representative])
+            elif fold.kind != "interval":
+                outside.extend(shown)
+        labels = make_labels([self._named(card) for card in outside])
+        self._labels.update((id(card), label) for card, label in zip(outside, labels, strict=True))
+        taken = Counter(labels)
+        for fold in folds:
+            is_closed = len(drawn_cards([fold])) == 1
+            own = self._labels.get(id(drawn_cards([fold])[0]), "")
+            label = next((label for label in fold.ladder if not taken[label] or (is_closed and label == own)), "")
+            self._fold_labels[id(fold)] = label or fold.ladder[-1]
+            taken[self._fold_labels[id(fold)]] += 1
+
+    def _named(self, card: CardNode) -> Named:
+        head = self._head_call(card)
+        if head < 0:
+            params = self._net.signals.applied_params(card.op_id)
+            # the largest parameter names an op better than its bias does
+            main = max(params, key=lambda p: (self._trace.params[p].numel, -p), default=None)
+            return Named(
+                self._trace.params[main].names[0] if main is not None else "",
+                self._net.signals.name(card.op_id),
+                is_op=True,
+            )
+        call = self._trace.calls[head]
+        return Named(call.path, call.class_name, call.call_index)
+
+    def _head_call(self, card: CardNode) -> int:
+        """Return the call that a card is named after: the one that does the work, its own first."""
+        if card.call_id < 0:
+            return -1
+        return max(card.calls, key=lambda c: (min(self._net.mass[c], 1), -card.calls.index(c)))
+
+    # -- folds and groups --
+
+    def _make_folds(self, nodes: list[Node], parent_id: int | None, made: list[Fold]) -> list[Fold]:
+        for node in nodes:
+            if isinstance(node, CardNode):
+                continue
+            fold_id = len(made)
+            members = tuple(self._member_ids(member) for member in node.members)
+            made.append(
+                Fold(
+                    fold_id=fold_id, kind=node.kind, count=len(members), members=members, is_dense=node.is_dense,
+                    representative=node.representative, label=self._fold_labels[id(node)], parent_id=parent_id,
+                )
+            )  # fmt: skip
+            for member in node.members:
+                self._make_folds(member, fold_id, made)
+        return made
+
+    def _member_ids(self, member: list[Node]) -> tuple[int, ...]:
+        cards = cards_of(member)
+        ids = {card.stage_id for card in cards}
+        for emit, stage_id in self._probes.items():
+            call_id = self._trace.emits[emit].call_id
+            if call_id is not None and any(self._holds(card, call_id) for card in cards):
+                ids.add(stage_id)
+        return tuple(sorted(ids))
+
+    def _holds(self, card: CardNode, call_id: int) -> bool:
+        calls = self._trace.calls
+        return any(call == call_id or call < call_id < call + self._net.num_calls[call] for call in card.calls if calls)
+
+    def _make_groups(self) -> list[StageGroup]:
+        drawn = [self._path_parts(card) for card in drawn_cards(self._nodes)]
+        num_under = Counter(prefix for parts in drawn for prefix in _prefixes(parts))
+        wanted = {_group_prefix(parts, num_under, len(drawn)) for parts in drawn}
+        wanted |= {self._trace.calls[call_id].path for call_id in self._outer}
+        wanted.discard("")
+        ids: dict[str, list[int]] = {}
+        for stage in self.stages:
+            if stage.kind in ("module", "op"):
+                for prefix in _prefixes(stage.path.split(".")):
+                    if prefix in wanted:
+                        ids.setdefault(prefix, []).append(stage.stage_id)
+        boxes = {tuple(sorted(k for member in fold.members for k in member)) for fold in self.folds}
+        return [
+            StageGroup(module=prefix, label=short_label(prefix, prefix), stage_ids=tuple(ids[prefix]))
+            for prefix in sorted(ids, key=lambda p: (ids[p][0], p.count("."), p))
+            if tuple(ids[prefix]) not in boxes
+        ]
+
+    def _path_parts(self, card: CardNode) -> list[str]:
+        """Return the path of what holds a card: its module's parent, or the owner of an op."""
+        path = self._path_of(card).split(".")
+        return path[:-1] if card.call_id >= 0 else path
+
+    def _path_of(self, card: CardNode) -> str:
+        if card.call_id >= 0:
+            return self._trace.calls[card.call_id].path
+        owner = self._trace.ops[card.op_id].call_id
+        return self._trace.calls[owner].path if owner is not None else ""
+
+
+def call_name(call: ModuleCall) -> str:
+    """Return how JSON names a call: the path, ``#k`` from the second call; the class for the root."""
+    name = call.path or call.class_name
+    return f"{name}#{call.call_index}" if call.call_index else name
+
+
+def _prefixes(parts: list[str]) -> list[str]:
+    return list(accumulate(parts, lambda prefix, part: f"{prefix}.{part}"))
+
+
+def _group_prefix(parts: list[str], num_under: Counter[str], num_drawn: int) -> str:
+    """Return the outermost path prefix that holds two or more cards, but not nearly all."""
+    for prefix in _prefixes(parts):
+        if not prefix or num_under[prefix] < 2:
+            return ""
+        if num_under[prefix] <= WRAPPER_SHARE * num_drawn:
+            return prefix
+    return ""
