@@ -32,7 +32,8 @@ class FlowOp:
 
     ``owner`` is the id of the stage that ran it, None for glue. ``outputs`` is empty where the source knows no shapes.
     ``is_weighted`` says that the result depends on a weight whatever its inputs are. ``path`` is the innermost module
-    that ran the op, ``mark`` the call on an edge that it belongs to.
+    that ran the op, ``mark`` the call on an edge that it belongs to. ``changes_shape`` is None where shapes tell.
+    ``is_box`` is a whole module that the source did not look into.
     """
 
     target: str
@@ -44,6 +45,8 @@ class FlowOp:
     is_weighted: bool | None = None
     path: str = ""
     mark: EdgeMark | None = None
+    changes_shape: bool | None = None
+    is_box: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

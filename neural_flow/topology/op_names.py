@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Literal
 
 HEAVY = re.compile(
     r"(matmul|mm|bmm|addmm|addbmm|baddbmm|addmv|mv|einsum|tensordot|chain_matmul|multi_dot|linear|bilinear"
@@ -23,6 +24,12 @@ VIEWS = frozenset((
     "select", "slice", "chunk", "split", "unbind", "narrow", "movedim", "swapaxes", "unflatten", "detach",
     "alias", "contiguous", "to", "T", "mT", "view_as", "expand_as",
 ))  # fmt: skip
+RESIZERS = re.compile(r".*pool.*|interpolate|upsample.*|upsampling.*|pixel_(un)?shuffle|flatten|unflatten|grid_sample")
+FIRST_LENDS = frozenset((
+    "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "randint_like", "full_like", "new_zeros",
+    "new_ones", "new_empty", "new_full", "new_tensor",
+))  # fmt: skip
+OTHERS_LEND = frozenset(("view_as", "expand_as", "reshape_as", "type_as", "resize_as"))
 GATHERERS = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "where"))
 ADDERS = frozenset(("add", "_foreach_add"))
 
@@ -46,7 +53,22 @@ def op_name(target: str) -> str:
     for prefix in ("i", "r"):
         if name[:1] == prefix and name[1:] in ("add", "sub", "mul", "div", "truediv", "matmul", "pow"):
             name = name[1:]
+    if name.startswith(("upsample_", "_upsample_")):
+        return "interpolate"
     return "div" if name == "truediv" else name
+
+
+@lru_cache(maxsize=4096)
+def is_resizer(name: str) -> bool:
+    """Return whether an op or module of this name changes the shape, where no shapes are known."""
+    return RESIZERS.fullmatch(op_name(name).lower()) is not None
+
+
+def lender(name: str) -> Literal["", "first", "others"]:
+    """Return which of the tensors that an op reads only lend it their shape: the first one, or all others."""
+    if name in FIRST_LENDS:
+        return "first"
+    return "others" if name in OTHERS_LEND else ""
 
 
 @lru_cache(maxsize=4096)

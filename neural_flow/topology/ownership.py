@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from neural_flow.records import EdgeMark, Leaf, ModuleCall, Selection, Stage, ValueRef
+from neural_flow.records import EdgeMark, Leaf, ModuleCall, Selection, Stage, Trace, ValueRef
+from neural_flow.topology.op_names import op_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +61,72 @@ def flat_refs(leaves: Sequence[Leaf] | Sequence[tuple[ValueRef, ...]]) -> tuple[
     for leaf in leaves:
         found.update(dict.fromkeys(leaf.refs if isinstance(leaf, Leaf) else leaf))
     return tuple(found)
+
+
+class CallPlan:
+    """Who owns what, for sources that trace on their own: calls by (path, call index), ops by their place in a call.
+
+    ``paths`` are modules drawn as one thing, ``above`` the modules that hold such, or an op that is a stage.
+    """
+
+    def __init__(self, trace: Trace, selection: Selection) -> None:
+        ownership = find_ownership(trace.calls, selection)
+        self._ownership = ownership
+        self.call_ids = {(call.path, call.call_index): call.call_id for call in trace.calls}
+        tops = {stage.call_id for stage in selection.stages if stage.kind == "module"}
+        tops |= {call_id for stage in selection.stages for call_id in stage.joined}
+        tops |= {mark.call_id for mark in selection.marks}
+        self.paths = {trace.calls[call_id].path for call_id in tops if call_id is not None}
+        self._op_keys = _op_keys(trace, ownership)
+        self.above = {path for path, *_ in self._op_keys.values()}
+        for path in [*self.paths, *self.above]:
+            while path:
+                path = path.rpartition(".")[0]
+                self.above.add(path)
+        self._stage_of_op = {key: ownership.ops[op_id] for op_id, key in self._op_keys.items()}
+        self._waiting = {stage.stage_id: stage.name for stage in selection.stages if stage.kind in ("module", "op")}
+
+    def owner_of(self, path: str, call_index: int) -> int | None:
+        """Return the stage of a call and note that it was found."""
+        call_id = self.call_ids.get((path, call_index))
+        owner = None if call_id is None else self._ownership.calls[call_id]
+        if owner is not None:
+            self._waiting.pop(owner, None)
+        return owner
+
+    def mark_of(self, path: str, call_index: int) -> EdgeMark | None:
+        """Return the mark that a call belongs to."""
+        call_id = self.call_ids.get((path, call_index))
+        return None if call_id is None else self._ownership.marks[call_id]
+
+    def op_owner_of(self, path: str, call_index: int, name: str, place: int) -> int | None:
+        """Return the stage of the op that is the ``place``-th of its name in this call, and note that it was found."""
+        owner = self._stage_of_op.get((path, call_index, name, place))
+        if owner is None:
+            return self.owner_of(path, call_index)
+        self._waiting.pop(owner, None)
+        return owner
+
+    def missing(self) -> tuple[str, ...]:
+        """Return the names of the stages that were not found."""
+        return tuple(self._waiting.values())
+
+
+OpKey = tuple[str, int, str, int]
+
+
+def _op_keys(trace: Trace, ownership: Ownership) -> dict[int, OpKey]:
+    """Return, by op id, where each op stage stands in its call."""
+    if not ownership.ops:
+        return {}
+    seen: Counter[tuple[str, int, str]] = Counter()
+    keys: dict[int, OpKey] = {}
+    for op in trace.ops:
+        if op.role not in ("op", "opaque"):
+            continue
+        call = trace.calls[op.call_id or 0]
+        name = op_name(op.target)
+        if op.op_id in ownership.ops:
+            keys[op.op_id] = (call.path, call.call_index, name, seen[call.path, call.call_index, name])
+        seen[call.path, call.call_index, name] += 1
+    return keys

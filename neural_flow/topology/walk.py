@@ -111,8 +111,8 @@ class _Contraction:
         )
 
     def _changes_shape(self, op: FlowOp) -> bool:
-        if not op.outputs:
-            return False
+        if op.changes_shape is not None or not op.outputs:
+            return bool(op.changes_shape)
         shapes = [meta.shape for ref in op.parents if (meta := value_meta(self._ops, ref)) is not None]
         return bool(shapes) and op.outputs[0].shape not in shapes
 
@@ -165,7 +165,7 @@ class _Contraction:
             for bit in arriving:
                 union |= bit
             reached[index] = union
-            if union & (union - 1):
+            if union & (union - 1) and not self._ops[index].is_box:
                 for bit in dict.fromkeys(arriving):
                     if bit and not bit & (bit - 1):
                         meetings.setdefault(origins[bit.bit_length() - 1], []).append(index)
