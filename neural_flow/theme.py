@@ -12,11 +12,11 @@ _FAMILIES = MappingProxyType(
         "convolution": "#5B8FC7",
         "linear": "#7A6FB8",
         "attention": "#C9695B",
-        "normalisation": "#93A1AE",
+        "normalisation": "#A3ADB8",
         "recurrent": "#3F9C8C",
         "embedding": "#C08A2D",
         "data": "#8C98A4",
-        "other": "#6F8296",
+        "other": "#7A8A72",
     }
 )
 _FAMILIES_DARK = MappingProxyType(
@@ -28,7 +28,7 @@ _FAMILIES_DARK = MappingProxyType(
         "recurrent": "#55B8A6",
         "embedding": "#D9A84E",
         "data": "#7B8894",
-        "other": "#8497AB",
+        "other": "#93A38B",
     }
 )
 

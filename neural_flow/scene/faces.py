@@ -87,6 +87,9 @@ def _structure_size(stage: Stage, look: Look) -> FaceSize:
     theme = look.theme
     if len(shape) in (3, 4):
         width, height = map_side(shape[-2], shape[-1], look.input_side)
+        if stage.kind == "input":
+            # As a captured picture has it, so that a figure with and without activations is laid out alike.
+            width, height = (side * theme.picture_side / theme.map_side for side in (width, height))
         depth = theme.plane_offset * (num_planes(shape[0], theme.max_planes) - 1)
         return FaceSize(width + depth, height + depth, width, height)
     if len(shape) == 2:
@@ -132,7 +135,8 @@ def _structure_marks(stage: Stage, box: Box, look: Look) -> tuple[Mark, ...]:
     )
     if not rules:
         return sheet, frame
-    lines = Path(commands=rules, stroke=theme.plane_separator, stroke_width=theme.separator_width, layer=3.2)
+    color = mix(theme.paper, front, 0.6)
+    lines = Path(commands=rules, stroke=color, stroke_width=theme.separator_width, layer=_IMAGE_LAYER + 0.2)
     return sheet, lines, frame
 
 

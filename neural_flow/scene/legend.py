@@ -72,20 +72,20 @@ def legend_marks(look: Look, page: Box, obstacles: Sequence[Box], cost_top: floa
     bottom = page.y + page.height
     entries = entries_of(look)
     if entries:
-        block, x, y = _best(_entry_blocks(entries, look), page, taken, "left")
+        block, x, y = place_block(_entry_blocks(entries, look), page, taken, "left")
         marks += _entries(entries, block, x, y, look)
         taken.append(Box(x=x, y=y, width=block.width, height=block.height))
         bottom = max(bottom, y + block.height)
     page = Box(x=page.x, y=page.y, width=page.width, height=bottom - page.y)
     for bar in bars_of(look, cost_top):
-        block, x, y = _best([_bar_block(bar, look)], page, taken, "right")
+        block, x, y = place_block([_bar_block(bar, look)], page, taken, "right")
         marks += _bar(bar, x + block.width, y, look)
         taken.append(Box(x=x, y=y, width=block.width, height=block.height))
         bottom = max(bottom, y + block.height)
     return marks, bottom
 
 
-def _best(
+def place_block(
     blocks: Sequence[Block], page: Box, obstacles: Sequence[Box], side: Literal["left", "right"]
 ) -> tuple[Block, float, float]:
     """Return the block and place that let the page grow least, nearest to the corner on ``side``."""

@@ -206,10 +206,13 @@ class Case:
         return measure_diagram(self.diagram, self.topology, self.capture, get_theme(theme), SceneOptions(**options))
 
     def scene(self, theme="light", measurements=(), **options) -> Scene:
-        layout = unet_layout(self.sizes(theme, **options))
+        layout = self.layout(self.sizes(theme, **options))
         return build_scene(
             self.topology, self.diagram, layout, self.capture, measurements, get_theme(theme), SceneOptions(**options)
         )
+
+    def layout(self, sizes) -> Layout:
+        return unet_layout(sizes)
 
     def without_capture(self) -> Case:
         return replace(self, capture=Capture())
