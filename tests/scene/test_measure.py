@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 
 import pytest
@@ -23,7 +24,10 @@ def test_maps_shrink_with_resolution_and_stacks_deepen_with_channels(unet, has_c
 
 
 def test_figures_with_and_without_activations_are_laid_out_alike(unet):
-    assert unet.without_capture().sizes() == unet.sizes()
+    drawn, empty = unet.sizes(), unet.without_capture().sizes()
+    assert drawn.arrow_labels == empty.arrow_labels
+    for node_id, size in drawn.nodes.items():
+        assert dataclasses.astuple(size) == pytest.approx(dataclasses.astuple(empty.nodes[node_id]))
 
 
 def test_rings_have_no_label(unet):
