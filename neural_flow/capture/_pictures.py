@@ -70,10 +70,12 @@ class Pictures:
         if stage.kind == "input":
             self._note_input(kind, leaf, context)
 
-    def take_attention(self, stage: Stage, weights: torch.Tensor, facts: Mapping[str, Any]) -> None:
-        """Reduce the weights ``[H, L, S]`` of one attention call inside ``stage``."""
+    def take_attention(
+        self, stage: Stage, weights: torch.Tensor, facts: Mapping[str, Any], heads: tuple[int, ...] = ()
+    ) -> None:
+        """Reduce the weights ``[H, L, S]`` of one attention call inside ``stage``; show only ``heads``, if any."""
         try:
-            context = replace(self.context, role="attention", heads=tuple(facts.get("asked_heads", ())))
+            context = replace(self.context, role="attention", heads=heads)
             kind = SUMMARIES.get("attention")
             with torch.no_grad(), no_torch_function():
                 arrays, found = kind.reduce(weights, context)

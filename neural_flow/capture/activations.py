@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from neural_flow.capture._attention_watch import attention_watch, has_attention_calls, parse_heads
 from neural_flow.capture._names import input_leaves, output_leaves
 from neural_flow.capture._op_watch import OpWatch
 from neural_flow.capture._pictures import Pictures
@@ -17,7 +18,7 @@ from neural_flow.capture._plan import CallKey, Plan, choose_leaf, find_batch, ma
 from neural_flow.capture.session import Session
 from neural_flow.module_calls import CallFrame, ModuleCallStack, module_paths
 from neural_flow.nested import tensor_leaves
-from neural_flow.records import Capture, Failure, Topology, Trace
+from neural_flow.records import Capture, Failure, Stage, Topology, Trace
 from neural_flow.summaries._base import Norm, SummaryContext
 
 OnOutput = Callable[[CallKey, nn.Module, Any], None]
@@ -38,7 +39,7 @@ def run_capture_pass(
     capture_device: str | torch.device = "cpu",
     has_stats: bool = True,
     has_attention: bool = True,
-    heads: Mapping[str, Sequence[int]] | None = None,
+    heads: str | Mapping[str, Sequence[int]] | None = None,
     batch_dim: str | int | None = "auto",
     sample: int = 0,
     norm: Norm = "channel",
@@ -67,7 +68,7 @@ def run_capture_pass(
         capture_device: where reduced tensors are kept until the pass ends.
         has_stats: also compute statistics over each whole tensor.
         has_attention: also record attention weights.
-        heads: heads to show by glob of module path.
+        heads: heads to show, as ``h.5:0-3`` or by glob of module path.
         batch_dim: ``auto``, the dimension of the batch, or ``none``.
         sample: which element of the batch is shown.
         norm: what shares a colour scale: a channel, a stage, or the figure (``global``).
@@ -80,7 +81,7 @@ def run_capture_pass(
     Returns:
         Summaries and statistics by stage id, all read-only numpy arrays.
     """
-    plan = make_plan(topology, trace)
+    plan, asked_heads = make_plan(topology, trace), parse_heads(heads)
     context = SummaryContext(
         sample=sample,
         labels=tuple(labels or ()),
@@ -108,7 +109,12 @@ def run_capture_pass(
                 pictures.take(stage, leaves[stage.index])
         with ExitStack() as stack:
             stack.enter_context(watched_calls(model, plan.calls, _call_watcher(plan, pictures)))
-            _watch_ops(model, plan, pictures, stack)
+            op_watch = _op_watch(model, plan, pictures, stack)
+            if has_attention and has_attention_calls(model, trace):
+                # below the watch of ops in the stack of modes, so that it knows which op is running
+                stack.enter_context(attention_watch(model, plan, pictures, asked_heads, op_watch))
+            if op_watch is not None:
+                stack.enter_context(op_watch)
             try:
                 output = model(*session.args, **session.kwargs)
             except Exception as error:  # the partial picture is worth having; the caller raises
@@ -182,17 +188,16 @@ def _call_watcher(plan: Plan, pictures: Pictures) -> OnOutput:
     return take
 
 
-def _watch_ops(model: nn.Module, plan: Plan, pictures: Pictures, stack: ExitStack) -> None:
+def _op_watch(model: nn.Module, plan: Plan, pictures: Pictures, stack: ExitStack) -> OpWatch | None:
     if not plan.ops:
-        return
-    calls = stack.enter_context(ModuleCallStack(model))
+        return None
 
-    def take(stage: Any, tensors: Sequence[torch.Tensor]) -> None:
+    def take(stage: Stage, tensors: Sequence[torch.Tensor]) -> None:
         leaf = choose_leaf(tensors, plan.leaves.get(stage.stage_id))
         if leaf is not None:
             pictures.take(stage, leaf)
 
-    stack.enter_context(OpWatch(calls, plan.ops, take))
+    return OpWatch(stack.enter_context(ModuleCallStack(model)), plan.ops, take)
 
 
 @contextmanager
