@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 WEIGHTS = Path(__file__).with_suffix(".safetensors")
-HELD_OUT_SEED = 1_000_003  # training draws from small seeds and never meets this one
+HELD_OUT_SEED = 1_000_007  # training draws from small seeds and never meets this one
 
 
 class DoubleConv(nn.Sequential):
@@ -21,10 +21,10 @@ class DoubleConv(nn.Sequential):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__(
-            nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1, bias=False),
+            nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1, padding_mode="reflect", bias=False),
             nn.BatchNorm2d(out_channels),
             nn.ReLU(inplace=True),
-            nn.Conv2d(out_channels, out_channels, kernel_size=3, padding=1, bias=False),
+            nn.Conv2d(out_channels, out_channels, kernel_size=3, padding=1, padding_mode="reflect", bias=False),
             nn.BatchNorm2d(out_channels),
             nn.ReLU(inplace=True),
         )
@@ -77,5 +77,5 @@ def neural_flow_model() -> UNet:
 
 
 def neural_flow_inputs() -> Tensor:
-    image, _ = draw_cells(seed=HELD_OUT_SEED)
+    image, _ = draw_cells(seed=HELD_OUT_SEED, num_cells=28)
     return image[None]

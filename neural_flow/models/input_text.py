@@ -84,8 +84,6 @@ def parse_input(text: str) -> InputText:
     rest, value_range = _split_range(rest, text)
     if rest.startswith("@"):
         return _parse_file(text, name, rest[1:], value_range, normalisation)
-    if normalisation is not None:
-        raise _malformed(text, "~ normalises an image, and this is none", "write it after @FILE")
     shape_text, colon, dtype_text = rest.partition(":")
     shape = _parse_shape(shape_text, text, is_scalar=bool(colon))
     dtype = parse_dtype(dtype_text, text) if colon else None
@@ -179,8 +177,10 @@ def _split_range(rest: str, text: str) -> tuple[str, Range | None]:
 
 def _split_normalisation(rest: str, text: str) -> tuple[str, Normalisation | None]:
     before, tilde, _ = rest.rpartition("~")
-    if not tilde or not rest.startswith("@"):
+    if not tilde:
         return rest, None
+    if not rest.startswith("@"):
+        raise _malformed(text, "~ normalises an image, and this is none", "write it after @FILE")
     matched = _NORMALISATION.fullmatch(rest[len(before) :].strip())
     if matched is None:
         if "/" in rest[len(before) :] or "." in rest[len(before) :]:

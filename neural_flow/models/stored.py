@@ -17,7 +17,7 @@ from neural_flow.errors import ModelLoadError, NeuralFlowError, SampleInputError
 from neural_flow.models._base import describe_error, short_path
 
 TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".tar")
-_REFUSED_CLASS = re.compile(r"GLOBAL ([\w.]+)|class `?([\w.]+)`?|Unsupported (?:class|operand|global)[: ]+([\w.]+)")
+_REFUSED_CLASS = re.compile(r"GLOBAL ([\w.]+)|(?:Unsupported class|unrecognized function) [`<]?([\w.]+)")
 
 
 def split_key(text: str) -> tuple[Path, str]:
@@ -103,18 +103,18 @@ def _read_torch(file: Path, *, unsafe_load: bool, error_class: type[NeuralFlowEr
 
 def _refused_class(file: Path, error: Exception) -> str:
     """Return the class that stopped a load of weights only; empty where something else did."""
-    try:
-        if unsafe := torch.serialization.get_unsafe_globals_in_checkpoint(str(file)):
-            return "the class " + sorted(unsafe)[0]
-    except Exception:  # files that are no zip archives cannot be listed; the message of the load still names the class
-        pass
     text = str(error)
     if "TorchScript" in text:
         return "a TorchScript program"
     if "eights only load failed" not in text and "weights_only" not in text:
         return ""
-    matched = _REFUSED_CLASS.search(text)
-    return "the class " + next(filter(None, matched.groups())) if matched else "something other than tensors"
+    if matched := _REFUSED_CLASS.search(text):
+        return "the class " + next(filter(None, matched.groups()))
+    try:
+        unsafe = sorted(torch.serialization.get_unsafe_globals_in_checkpoint(str(file)))
+    except Exception:  # only zip archives can be listed
+        unsafe = []
+    return f"the class {unsafe[0]}" if unsafe else "something other than tensors"
 
 
 def pick_key(content: Any, key: str, file: Path, error_class: type[NeuralFlowError] = SampleInputError) -> Any:

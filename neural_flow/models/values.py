@@ -51,7 +51,7 @@ def _floats(shape: tuple[int, ...], wanted: Range | None, random: torch.Generato
 
 
 def smooth_noise(shape: tuple[int, ...], random: torch.Generator) -> torch.Tensor:
-    """Return normal noise whose amplitude falls as one over the frequency along the sizes after the first two."""
+    """Return normal noise with as much power in every octave of frequency, along the sizes after the first two."""
     axes = tuple(range(2, len(shape)))
     frequencies = torch.zeros(())
     for axis in axes:
@@ -59,7 +59,7 @@ def smooth_noise(shape: tuple[int, ...], random: torch.Generator) -> torch.Tenso
         along = torch.fft.rfftfreq(length) if axis == axes[-1] else torch.fft.fftfreq(length)
         frequencies = frequencies[..., None] + along.square() if axis != axes[0] else along.square()
     lowest = 1 / max(shape[axis] for axis in axes)
-    amplitude = 1 / frequencies.sqrt().clamp(min=lowest)
+    amplitude = frequencies.sqrt().clamp(min=lowest).pow(-len(axes) / 2)
     noise = torch.fft.rfftn(torch.randn(shape, generator=random), dim=axes) * amplitude
     values = torch.fft.irfftn(noise, s=[shape[axis] for axis in axes], dim=axes)
     mean = values.mean(dim=axes, keepdim=True)

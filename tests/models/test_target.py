@@ -195,7 +195,13 @@ def test_any_file_name_loads(write: Write, name: str) -> None:
 def test_the_seed_makes_weights_and_leaves_the_generators(write: Write) -> None:
     write(
         "net.py",
-        "import random, numpy as np\nfrom torch import nn\nmodel = nn.Linear(3, 3)\nr = (random.random(), np.random.rand())",
+        """
+        import random
+        import numpy as np
+        from torch import nn
+        model = nn.Linear(3, 3)
+        r = (random.random(), np.random.rand())
+        """,
     )
     first, again, other = (load_target("net.py", seed=seed) for seed in (1, 1, 2))
     assert torch.equal(first.model.weight, again.model.weight)
@@ -216,8 +222,8 @@ ERRORS = {
     "no folder": ("nope/net.py", {}, {}, "no folder nope", "check"),
     "a folder": (".", {}, {}, "folder", "model.py"),
     "error inside": ("net.py", {"net.py": "x = 1\nx.y"}, {}, r"AttributeError.*\(net.py:2\)", "--debug"),
-    "error in a helper": ("net.py", {"net.py": "import h", "h.py": "\n\n1/0"}, {}, r"ZeroDivisionError.*\(h.py:3\)", ""),
-    "error in a library": ("net.py", {"net.py": "import json\n\njson.loads('{')"}, {}, r"JSONDecodeError.*net.py:3", ""),
+    "error in a helper": ("n.py", {"n.py": "import h", "h.py": "\n\n1/0"}, {}, r"ZeroDivisionError.*\(h.py:3\)", ""),
+    "error in a library": ("n.py", {"n.py": "import json\n\njson.loads('{')"}, {}, r"JSONDecodeError.*n.py:3", ""),
     "syntax": ("net.py", {"net.py": "def f(:"}, {}, r"SyntaxError.*\(net.py:1\)", "python"),
     "missing import": ("net.py", {"net.py": "import zzz_absent.sub"}, {}, "zzz_absent", "pip install zzz_absent"),
     "exits": ("net.py", {"net.py": "import sys; sys.exit(3)"}, {}, "SystemExit: 3", "__main__"),
@@ -229,7 +235,7 @@ ERRORS = {
     "needs arguments": ("net.py:Block", {"net.py": NET}, {}, "missing: width", "-a width="),
     "no model": ("net.py:x", {"net.py": "x = 3"}, {}, "found int", ""),
     "built no model": ("net.py:f", {"net.py": "def f(): return 'text'"}, {}, "returned a str", "nn.Module"),
-    "raises": ("net.py:f", {"net.py": "def f():\n    raise KeyError('w')"}, {}, r"KeyError: 'w' \(net.py:2\)", "--debug"),
+    "raises": ("n.py:f", {"n.py": "def f():\n    raise KeyError('w')"}, {}, r"KeyError: 'w' \(n.py:2\)", "--debug"),
     "weights as target": ("net.pt", {"net.pt": ""}, {}, "holds weights", "render model.py --weights net.pt"),
     "absent module": ("zzz.net:Net", {}, {}, "No module named 'zzz'", "model.py:ATTR"),
     "only a word": ("resnet", {}, {}, "no file or module", "sample:resnet50"),
