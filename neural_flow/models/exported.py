@@ -23,9 +23,10 @@ from neural_flow.errors import ModelLoadError
 from neural_flow.models._base import describe_error, short_path
 
 _RUNS_CODE = ("/custom_obj_", "/opaque_obj_", "/aotinductor/")
+_SYMBOL = re.compile(r"Symbol\('\w+'")
 _EXPRESSION_NAME = re.compile(r"[A-Za-z_]\w*")
 _PLAIN_NAME = re.compile(
-    r"[suzf]\d+|Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|Where|Eq|Ne|Lt|Le|Gt|Ge|And|Or|Not|True|False|"
+    r"[suzf]\d+|Symbol|Integer|Rational|Float|Add|Mul|Pow|integer|positive|negative|nonnegative|real|Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv|Where|Eq|Ne|Lt|Le|Gt|Ge|And|Or|Not|True|False|"
     r"ToFloat|IntTrueDiv|FloatTrueDiv|TruncToInt|RoundToInt|CeilToInt|FloorToInt|Identity|PowByNatural|ModularIndexing"
 )
 _PLAIN_CHARACTERS = re.compile(r"[\w\s+\-*/%(),<>=!&|~.]*")
@@ -81,8 +82,9 @@ def _odd_expression(data: bytes) -> str:
     except ValueError:
         return ""
     for expression in _expressions(content):
-        names = _EXPRESSION_NAME.findall(expression)
-        if not _PLAIN_CHARACTERS.fullmatch(expression) or not all(_PLAIN_NAME.fullmatch(name) for name in names):
+        plain = _SYMBOL.sub("Symbol(0", expression)
+        names = _EXPRESSION_NAME.findall(plain)
+        if not _PLAIN_CHARACTERS.fullmatch(plain) or not all(_PLAIN_NAME.fullmatch(name) for name in names):
             return expression[:60]
     return ""
 

@@ -77,7 +77,8 @@ def _timm(name: str, arguments: dict[str, Any], allow_download: bool) -> nn.Modu
 
 def _hugging_face(name: str, arguments: dict[str, Any], allow_download: bool) -> nn.Module:
     if class_name := _diffusers_class(name):
-        return _class_of("diffusers", class_name).from_config(name, **arguments)
+        kind = _class_of("diffusers", class_name)
+        return kind.from_config(kind.load_config(name), **arguments)
     transformers = _library("transformers", "transformers")
     if not allow_download and not Path(name).exists():
         raise ModelLoadError(

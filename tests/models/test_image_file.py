@@ -55,7 +55,9 @@ def test_sixteen_bits_keep_their_levels(tmp_path: Path, name: str) -> None:
     values = read(save(tmp_path, levels, name))
     assert values.unique().numel() == 256 * 256
     assert values.max().item() == 1
-    assert torch.equal(read(save(tmp_path, levels, name), ":1,1,256,256:int32")[0, 0], torch.from_numpy(levels.astype("i4")))
+    assert torch.equal(
+        read(save(tmp_path, levels, name), ":1,1,256,256:int32")[0, 0], torch.from_numpy(levels.astype("i4"))
+    )
 
 
 def test_resizing_keeps_the_mean(tmp_path: Path) -> None:

@@ -24,17 +24,22 @@ def test_what_is_written_is_read(
     text += f"[{limits[0]},{limits[1]}{limits[2]}" if limits else ""
     value_range = Range(low=limits[0], high=limits[1], is_open=limits[2] == ")") if limits else None
     assert parse_input(text) == InputText(
-        text=text, name=name, shape=tuple(shape), dtype=getattr(torch, dtype) if dtype else None, value_range=value_range
+        text=text,
+        name=name,
+        shape=tuple(shape),
+        dtype=getattr(torch, dtype) if dtype else None,
+        value_range=value_range,
     )
 
 
 @given(st.text(max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
+    refusal: UsageError | None = None
     try:
-        assert isinstance(parse_input(text), InputText)
+        parse_input(text)
     except UsageError as error:
-        assert error.hint
-        assert repr(text) in str(error)
+        refusal = error
+    assert refusal is None or (refusal.hint and repr(text) in str(refusal))
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,12 @@ def test_an_inputs_function_of_the_model_file_does_not_run_it_again(write: Write
 
 @pytest.mark.parametrize(
     ("function", "found"),
-    [("absent.py", "no such file"), ("inputs.py:mak", "no mak"), ("inputs", "not FILE.py"), ("inputs.py:bad", "KeyError")],
+    [
+        ("absent.py", "no such file"),
+        ("inputs.py:mak", "no mak"),
+        ("inputs", "not FILE.py"),
+        ("inputs.py:bad", "KeyError"),
+    ],
 )
 def test_an_inputs_function_that_fails_says_where(write: Write, function: str, found: str) -> None:
     write("net.py", NET)
@@ -129,7 +134,16 @@ def test_files(write: Write, tmp_path: Path) -> None:
     torch.save({"batch": {"x": tensor, "id": "text"}}, "nest.pt")
     save_file({"x": tensor}, "a.safetensors")
     np.save("big.npy", tensor.numpy().astype(">f8"))
-    texts = ("@a.npy", "x=@a.npz", "@a.npz:x", "@one.npz", "@a.pt", "@nest.pt:batch.x", "@a.safetensors", "@big.npy:float32")
+    texts = (
+        "@a.npy",
+        "x=@a.npz",
+        "@a.npz:x",
+        "@one.npz",
+        "@a.pt",
+        "@nest.pt:batch.x",
+        "@a.safetensors",
+        "@big.npy:float32",
+    )
     for text in texts:
         inputs = inputs_of("net.py", text)
         value = inputs.kwargs["x"] if text.startswith("x=") else inputs.args[0]
@@ -276,5 +290,3 @@ def test_devices(write: Write) -> None:
     assert inputs_of("net.py", "2,2", device="meta").args[0].is_meta
     with pytest.raises(SampleInputError, match="gpu9"):
         inputs_of("net.py", "2,2", device="gpu9")
-
-

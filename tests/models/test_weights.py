@@ -49,10 +49,10 @@ TRAINED = make_model(1).state_dict()
 SHAPES_OF_CHECKPOINTS: dict[str, tuple[Any, str]] = {
     "plain": (TRAINED, ""),
     "nested": ({"state_dict": TRAINED, "epoch": 3}, "took 'state_dict'"),
-    "deep": ({"net": {"weights": {"model": TRAINED}}, "optimizer": {"state": {0: {"m": torch.ones(2)}}}}, "'net.weights.model'"),
+    "deep": ({"net": {"weights": {"model": TRAINED}}, "adam": {0: {"m": torch.ones(2)}}}, "'net.weights.model'"),
     "parallel": (prefixed("module.", TRAINED), "dropped the prefix 'module.'"),
     "compiled and parallel": (prefixed("_orig_mod.module.", TRAINED), "dropped the prefix '_orig_mod.module.'"),
-    "lightning": ({"state_dict": prefixed("model.", TRAINED), "hyper_parameters": {"lr": 0.1}}, "dropped the prefix 'model.'"),
+    "lightning": ({"state_dict": prefixed("model.", TRAINED), "hparams": {"lr": 0.1}}, "dropped the prefix 'model.'"),
     "beside another net": ({"generator": TRAINED, "discriminator": nn.Linear(9, 9).state_dict()}, "took 'generator'"),
     "no counters": ({name: value for name, value in TRAINED.items() if "num_batches" not in name}, ""),
 }  # fmt: skip
@@ -175,7 +175,12 @@ def test_damaged_and_absent_files(tmp_path: Path) -> None:
     (tmp_path / "bad.safetensors").write_bytes(b"nonsense")
     (tmp_path / "bad.pt").write_bytes(b"nonsense")
     (tmp_path / "odd.xyz").write_bytes(b"")
-    for name, found in {"bad.safetensors": "cannot read", "bad.pt": "bad", "odd.xyz": "known kind", "none.pt": "no such"}.items():
+    for name, found in {
+        "bad.safetensors": "cannot read",
+        "bad.pt": "bad",
+        "odd.xyz": "known kind",
+        "none.pt": "no such",
+    }.items():
         with pytest.raises(ModelLoadError, match=found):
             load_weights(make_model(), str(tmp_path / name))
 
