@@ -45,12 +45,17 @@ def is_wrapper(module: nn.Module) -> bool:
     return any(part in module._modules for part in WRAPPER_PARTS)
 
 
+def has_parametrizations(module: nn.Module) -> bool:
+    """Return whether ``torch.nn.utils.parametrize`` computes a parameter of this module."""
+    return "parametrizations" in module._modules and is_parametrized(module)
+
+
 def named_children(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Yield (name, child) for the children of a module, those in its plain lists, tuples and dicts included.
 
     Modules that compute a parameter (``parametrizations``) belong to the parameter and are left out.
     """
-    is_computed = is_parametrized(module)
+    is_computed = has_parametrizations(module)
     for name, child in module._modules.items():
         if child is not None and not (is_computed and name == "parametrizations"):
             yield name, child
@@ -106,6 +111,7 @@ class ModuleCallStack:
         on_exit: called as ``on_exit(frame, args, kwargs, output)`` after forward; a result that is not None replaces
             the output. Not called for a call that raised.
         on_raise: called as ``on_raise(frame, args, kwargs, error)`` for a call that raised.
+        on_foreign: called as ``on_foreign(module)`` before a call of a module that does not belong to the model.
         paths: the paths of the modules to follow, where they are known already.
     """
 
@@ -116,6 +122,7 @@ class ModuleCallStack:
         on_enter: Callable[[CallFrame, tuple[Any, ...], dict[str, Any] | None], None] | None = None,
         on_exit: Callable[[CallFrame, tuple[Any, ...], dict[str, Any], Any], Any] | None = None,
         on_raise: Callable[[CallFrame, tuple[Any, ...], dict[str, Any], BaseException | None], None] | None = None,
+        on_foreign: Callable[[nn.Module], None] | None = None,
         paths: dict[nn.Module, str] | None = None,
     ) -> None:
         self.paths = module_paths(model) if paths is None else paths
@@ -124,6 +131,7 @@ class ModuleCallStack:
         self._on_enter = on_enter
         self._on_exit = on_exit
         self._on_raise = on_raise
+        self._on_foreign = on_foreign
         self._call_counts: dict[nn.Module, int] = {}
         self._thread_id = 0
         self._has_kwargs = False
@@ -148,7 +156,11 @@ class ModuleCallStack:
         self.current = None
 
     def _enter_call(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if threading.get_ident() != self._thread_id or module not in self.paths:
+        if threading.get_ident() != self._thread_id:
+            return
+        if module not in self.paths:
+            if self._on_foreign is not None:
+                self._on_foreign(module)
             return
         index = self._call_counts.get(module, 0)
         self._call_counts[module] = index + 1

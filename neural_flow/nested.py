@@ -73,7 +73,7 @@ def copy_nest(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> A
 def _copy(value: Any, function: Callable[[torch.Tensor], torch.Tensor], memo: dict[int, Any], depth: int) -> Any:
     if isinstance(value, torch.Tensor):
         return function(value)
-    if isinstance(value, _ATOMS) or isinstance(value, type) or callable(value) or depth > _MAX_DEPTH:
+    if isinstance(value, (*_ATOMS, type)) or callable(value) or depth > _MAX_DEPTH:
         return value
     if id(value) in memo:
         return memo[id(value)][1]

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx import _symbolic_trace as fx_tracing
 from torch import nn
+from torch._C import _autograd  # pyright: ignore[reportAttributeAccessIssue]  # built into torch, without a stub
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
+from torch.fx import _symbolic_trace as fx_tracing
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_hooks_with_kwargs
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
@@ -63,7 +65,7 @@ def self_test_names() -> tuple[str, ...]:
 
 
 def forget_global_forward_hook(handle: RemovableHandle) -> None:
-    """Remove a global forward hook and what ``RemovableHandle.remove`` leaves of it in the list of hooks with kwargs."""
+    """Remove a global forward hook, also from the list of hooks with kwargs, where ``remove`` forgets it."""
     handle.remove()
     _global_forward_hooks_with_kwargs.pop(handle.id, None)
 
@@ -108,6 +110,33 @@ def _finds_hooked_call_kwargs() -> bool:
     return found == [{}, {"input": 7}]
 
 
+# -- tensors in tensors --------------------------------------------------------------------------------------------
+
+
+def wrapped_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return what ``tensor`` is made of: under a function transform the tensor it wraps, in a subclass its parts."""
+    if type(tensor) is torch.Tensor:
+        return [get_unwrapped(tensor)] if is_functorch_wrapped_tensor(tensor) else []
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        return []
+    parts = [getattr(tensor, name) for name in flatten()[0]]
+    return [part for part in parts if isinstance(part, torch.Tensor)]
+
+
+@self_test("wrapped_tensors")
+def _unwraps_tensors() -> bool:
+    outer = torch.ones(2, 3)
+    seen: list[bool] = []
+
+    def look(row: torch.Tensor) -> torch.Tensor:
+        seen.append([part is outer for part in wrapped_tensors(row)] == [True])
+        return row
+
+    torch.func.vmap(look)(outer)
+    return seen == [True] and wrapped_tensors(outer) == []
+
+
 # -- modes and versions --------------------------------------------------------------------------------------------
 
 no_torch_function = torch._C.DisableTorchFunction
@@ -130,7 +159,7 @@ def _disables_modes() -> bool:
 
 def set_version(tensor: torch.Tensor, version: int) -> None:
     """Set the version counter of a tensor back, after its bytes were set back too."""
-    torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+    _autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
 @self_test("set_version")
@@ -160,13 +189,20 @@ def _fx_tracing_flag_works() -> bool:
 
 def storage_id(tensor: torch.Tensor) -> int | None:
     """Return a number that tensors over the same memory share while one of them lives; None where it cannot be told."""
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor._values()
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
+        tensor = tensor.values()
     try:
         return tensor.untyped_storage()._cdata
-    except (NotImplementedError, RuntimeError):  # batched, sparse and other tensors without a storage of their own
+    except (NotImplementedError, RuntimeError):  # batched by vmap, opaque, without a storage of its own
         return None
 
 
 @self_test("storage id")
 def _storage_id_works() -> bool:
     one, other = torch.zeros(2), torch.zeros(2)
-    return storage_id(one) == storage_id(one[:1].detach()) != storage_id(other)
+    sparse = one.to_sparse()
+    return storage_id(one) == storage_id(one[:1].detach()) != storage_id(other) and storage_id(sparse) == storage_id(
+        sparse.detach()
+    ) != storage_id(one.to_sparse())

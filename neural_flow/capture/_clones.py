@@ -35,7 +35,7 @@ class Cloner:
         """Note which of ``tensors`` are views of one storage; their clones will be views of one storage too."""
         for tensor in tensors:
             storage = storage_of(tensor)
-            if storage is not None and not storage.device.type == "meta":
+            if storage is not None and storage.device.type != "meta":
                 key = id(storage)
                 self._shared[key] = storage if key in self._shared else None
 
@@ -103,9 +103,9 @@ class StateSwap:
     def _stand_in(self, param: Any) -> Any:
         if isinstance(param, UninitializedParameter):  # becomes another class in place when it is first used
             if id(param) not in self._params:
-                self._params[id(param)] = UninitializedParameter(
-                    requires_grad=param.requires_grad, device=param.device, dtype=param.dtype
-                )
+                # its constructor takes device and dtype, which its stub does not know
+                make: Any = UninitializedParameter
+                self._params[id(param)] = make(param.requires_grad, param.device, param.dtype)
             return self._params[id(param)]
         return param if self._convert_param is None else self._convert_param(param)
 

@@ -43,3 +43,14 @@ def user_place() -> tuple[CodeType, int] | None:
     """Return code and line of the innermost running frame of the user's code."""
     frame = user_frame()
     return None if frame is None else (frame.f_code, frame.f_lineno)
+
+
+def is_reached_by_name(value: object) -> bool:
+    """Return whether the running function reaches ``value`` by its globals, its closure or the class of its object."""
+    frame = user_frame()
+    if frame is None:
+        return False
+    names = frame.f_locals
+    spaces = [frame.f_globals, {name: names[name] for name in frame.f_code.co_freevars if name in names}]
+    spaces += [vars(kind) for kind in type(names.get("self")).__mro__]
+    return any(found is value for space in spaces for found in tuple(space.values()))

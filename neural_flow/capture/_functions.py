@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -33,8 +34,11 @@ OVERWRITES = frozenset(
 UPDATES_ASIDE = frozenset({"batch_norm", "instance_norm", "_native_batch_norm_legit", "native_batch_norm"})
 """Functions that update running statistics beside their result, which does not depend on them then."""
 
-ARRAY_ESCAPES = frozenset({"numpy", "__array__", "__dlpack__", "tolist", "untyped_storage", "data_ptr"})
+ARRAY_ESCAPES = frozenset({"numpy", "__array__", "__dlpack__", "untyped_storage", "data_ptr"})
 """Functions that hand a tensor's data to code that no tracer sees into."""
+
+ARRAY_READERS = frozenset({"tensor", "as_tensor", "asarray"})
+"""Functions that make a tensor of an array."""
 
 _WRITES_ASIDE = frozenset({"embedding", "embedding_bag"})  # with max_norm they scale rows of their weight in place
 
@@ -68,10 +72,8 @@ def target_name(func: Callable[..., Any]) -> str:
         return _NAMES[func]
     except (KeyError, TypeError):
         name = _qualified_name(func)
-    try:
+    with contextlib.suppress(TypeError):  # not hashable
         _NAMES[func] = name
-    except TypeError:  # not hashable
-        pass
     return name
 
 

@@ -54,11 +54,21 @@ def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
 
 
 def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    if tensor.layout is torch.jagged:
+        ragged = getattr(tensor, "_ragged_idx", 1)
+        return tuple(_longest(tensor) if axis == ragged else _size(size) for axis, size in enumerate(tensor.shape))
     if tensor.is_nested:
         parts = [tuple(part.shape) for part in tensor.unbind()]
         rank = max((len(part) for part in parts), default=0)
         return (len(parts), *(max(part[axis] for part in parts) for axis in range(rank)))
     return tuple(_size(size) for size in tensor.shape)
+
+
+def _longest(jagged: Any) -> int:
+    try:
+        return max([0, *jagged.offsets().diff().tolist()])
+    except Exception:  # offsets without data (fake or meta tensors)
+        return 0
 
 
 def _size(size: Any) -> int:
@@ -69,6 +79,8 @@ def _size(size: Any) -> int:
 
 
 def _stored_numel(tensor: torch.Tensor, layout: str) -> int | None:
+    if layout == "jagged":
+        return int(tensor.values().numel())
     if tensor.is_nested:
         return sum(part.numel() for part in tensor.unbind())
     if layout == "sparse_coo":

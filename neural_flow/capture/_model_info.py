@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.utils.parametrize import is_parametrized
 
 from neural_flow.capture._metas import dtype_name
-from neural_flow.module_calls import named_children
+from neural_flow.module_calls import has_parametrizations, named_children
 from neural_flow.nested import tensor_leaves
 from neural_flow.records import ModuleInfo, ParamInfo
 
@@ -56,8 +55,8 @@ def _own_params(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for name, param in module._parameters.items():
         if param is not None:
             yield name, param
-    parametrizations = module._modules.get("parametrizations")
-    if is_parametrized(module) and parametrizations is not None:
+    if has_parametrizations(module):
+        parametrizations: Any = module.parametrizations
         for name, param in parametrizations.named_parameters():
             yield f"parametrizations.{name}", param
 
@@ -77,7 +76,7 @@ def param_infos(parts: ModelParts) -> tuple[ParamInfo, ...]:
     """Return the record of each distinct parameter."""
     infos: list[ParamInfo] = []
     for param_id, (param, names) in enumerate(zip(parts.params, parts.names, strict=True)):
-        is_lazy = isinstance(param, nn.parameter.UninitializedTensorMixin)
+        is_lazy = isinstance(param, nn.UninitializedParameter)
         shape = () if is_lazy else tuple(int(size) for size in param.shape)
         infos.append(
             ParamInfo(
@@ -159,6 +158,6 @@ def qualified_name(module: nn.Module) -> str:
     if isinstance(module, torch.jit.ScriptModule):
         return str(getattr(module, "original_name", type(module).__name__))
     kind = type(module)
-    if is_parametrized(module) and len(kind.__mro__) > 1:
+    if has_parametrizations(module) and len(kind.__mro__) > 1:
         kind = kind.__mro__[1]
     return f"{kind.__module__}.{kind.__qualname__}"

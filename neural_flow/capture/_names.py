@@ -13,7 +13,7 @@ from neural_flow.nested import tensor_leaves
 
 
 def input_leaves(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
-    """Return (name, tensor) for every tensor leaf of a call's arguments: ``x``, ``pair[0]``, ``extra.emb``, ``rest[0]``.
+    """Return (name, tensor) for each tensor leaf of a call's arguments: ``x``, ``pair[0]``, ``extra.emb``, ``rest[0]``.
 
     Arguments come in the order of forward's signature, ``**extra`` last in call order; where they do not fit the
     signature, positional ones are called ``args``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import torch
@@ -70,7 +71,7 @@ _Box = list[tuple[int, int]]
 def _boxes(first: Region, second: Region) -> tuple[_Box, _Box] | None:
     """Return both views as index boxes (start, size) over one common set of strides, or None where they have none."""
     strides = sorted({stride for stride, _ in (*first.dims, *second.dims)} | {1}, reverse=True)
-    if any(large % small for large, small in zip(strides, strides[1:], strict=False)):
+    if any(large % small for large, small in itertools.pairwise(strides)):
         return None
     # coordinates counted from the storage can wrap where those counted from the earlier view do not, and vice versa
     for origin in (0, min(first.start, second.start)):

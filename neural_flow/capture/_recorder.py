@@ -1,45 +1,31 @@
-"""Turn intercepted torch functions into small integer records."""
+"""Turn intercepted tensor functions into small integer records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
 import torch
 
-from neural_flow.capture._frames import location_text, user_frame, user_place
-from neural_flow.capture._functions import OVERWRITES, UPDATES_ASIDE, is_in_place, num_lenders, target_name
+from neural_flow.capture._frames import is_reached_by_name, location_text, user_place
+from neural_flow.capture._functions import ARRAY_READERS, OVERWRITES, UPDATES_ASIDE, num_lenders, target_name
 from neural_flow.capture._metas import RawMeta, finished_meta, raw_meta
 from neural_flow.capture._storage_log import Refs
 from neural_flow.capture._values import ValueTable
+from neural_flow.capture._writes import (
+    OpCall,
+    Tensors,
+    assigned_part,
+    collect_tensors,
+    elementwise_calls,
+    is_among,
+    is_array,
+)
 from neural_flow.records import OpNode, OpRole, ValueRef
 
-Tensors = list[torch.Tensor]
 _Place = tuple[CodeType, int] | None
 _RawOp = tuple[Callable[..., Any] | str, Refs, tuple[int, ...], list[RawMeta], int | None, OpRole, _Place]
-
-_BASIC_INDEX = (int, slice, type(None), type(Ellipsis))
-
-
-def collect_tensors(items: Iterable[Any], found: Tensors) -> Tensors:
-    """Append every tensor among the arguments of a torch function to ``found``, in order, and return it."""
-    for item in items:
-        if isinstance(item, torch.Tensor):
-            found.append(item)
-        elif isinstance(item, list | tuple):
-            collect_tensors(item, found)
-        elif isinstance(item, dict):
-            collect_tensors(item.values(), found)
-    return found
-
-
-def versions_of(tensors: Tensors) -> list[int] | None:
-    """Return the version counters of ``tensors``, or None where one of them has none (inference tensors)."""
-    try:
-        return [tensor._version for tensor in tensors]
-    except RuntimeError:
-        return None
 
 
 class Recorder:
@@ -47,88 +33,94 @@ class Recorder:
 
     Args:
         values: which op made the value in each tensor.
+
+    Attributes:
+        call_id: the innermost module call that is running.
+        ops: what was recorded so far.
+        num_unknown: how many tensors were read that nobody saw being made.
     """
 
     def __init__(self, values: ValueTable) -> None:
         self.values = values
         self.call_id: int | None = None
         self.ops: list[_RawOp] = []
-        self.has_unknown = False
-        self.has_opaque = False
+        self.num_unknown = 0
+        self._escapes: list[tuple[int | None, int, Refs]] = []
 
     # -- one op ----------------------------------------------------------------------------------------------------
 
-    def record(
-        self,
-        func: Callable[..., Any],
-        name: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        leaves: Tensors,
-        versions: list[int] | None,
-        result: Any,
-    ) -> None:
-        """Record one call of a torch function that has returned.
+    def record(self, call: OpCall) -> None:
+        """Record one call of a tensor function."""
+        if call.name.startswith("_foreach_") and (calls := elementwise_calls(call)) is not None:
+            for one in calls:
+                self._record_one(one)
+        else:
+            self._record_one(call)
 
-        Args:
-            func: the function.
-            name: its bare name.
-            args: its positional arguments.
-            kwargs: its keyword arguments.
-            leaves: all tensors among the arguments.
-            versions: their version counters before the call, or None where there are none.
-            result: what it returned.
-        """
-        written = _written(name, args, kwargs, leaves, versions)
+    def _record_one(self, call: OpCall) -> None:
+        result = call.result
         outputs = [result] if isinstance(result, torch.Tensor) else collect_tensors((result,), [])
-        if not written:
-            is_tagged = self.values.is_tagged
-            fresh = [out for out in outputs if not is_tagged(out) and not _is_among(out, leaves)]
-            if fresh:
-                self._record_pure(func, name, args, kwargs, leaves, fresh)
+        if call.written:
+            self._record_write(call, outputs)
             return
-        self._record_write(func, name, args, kwargs, written, outputs)
+        is_tagged = self.values.is_tagged
+        fresh = [out for out in outputs if not is_tagged(out) and not is_among(out, call.leaves)]
+        if len(fresh) > 1 and (sources := self._separate_sources(call.leaves, fresh)) is not None:
+            for source, out in zip(sources, fresh, strict=True):
+                self._make(call, self.sources([source], out), [out])
+        elif fresh:
+            self._record_pure(call, fresh)
 
-    def _record_pure(
-        self,
-        func: Callable[..., Any],
-        name: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        leaves: Tensors,
-        fresh: Tensors,
-    ) -> None:
-        first, last = num_lenders(name)
+    def _record_pure(self, call: OpCall, fresh: Tensors) -> None:
+        leaves = call.leaves
+        first, last = num_lenders(call.name)
         if last:
-            leaves = collect_tensors((*args[:first], *args[last:], *kwargs.values()), [])
-        view = fresh[0] if len(fresh) == 1 else None
-        op_id = self.add(func, *self.sources(leaves, view), fresh)
-        for index, out in enumerate(fresh):
+            leaves = collect_tensors((*call.args[:first], *call.args[last:], *call.kwargs.values()), [])
+        parents, params = self.sources(leaves, fresh[0] if len(fresh) == 1 else None)
+        role: OpRole = "op"
+        if not parents and self._escapes and call.name in ARRAY_READERS and any(map(is_array, call.args)):
+            parents = self._escaped_here()
+            role = "opaque" if parents else "op"
+        self._make(call, (parents, params), fresh, role)
+
+    def _make(self, call: OpCall, sources: tuple[Refs, tuple[int, ...]], outputs: Tensors, role: OpRole = "op") -> None:
+        op_id = self.add(call.func, *sources, outputs, role)
+        for index, out in enumerate(outputs):
             self.values.tag(out, ((op_id, index),), op_id)
 
-    def _record_write(
-        self,
-        func: Callable[..., Any],
-        name: str,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        written: Tensors,
-        outputs: Tensors,
-    ) -> None:
-        part = _assigned_part(args) if name == "__setitem__" else None
+    def _separate_sources(self, leaves: Tensors, outputs: Tensors) -> Tensors | None:
+        """Return the one argument that each output is a view of, where one op for all would say too much.
+
+        That is where the outputs are views of different tensors, or of one whose parts were written separately.
+        """
+        values = self.values
+        found: Tensors = []
+        for out in outputs:
+            log = values.log_of(out)
+            source = next((leaf for leaf in leaves if log is not None and values.log_of(leaf) is log), None)
+            if source is None or log is None:
+                return None
+            found.append(source)
+        has_parts = any((log := values.log_of(leaf)) is not None and log.writes for leaf in found)
+        return found if has_parts or any(leaf is not found[0] for leaf in leaves) else None
+
+    def _record_write(self, call: OpCall, outputs: Tensors) -> None:
+        name, args, kwargs, written = call.name, call.args, call.kwargs, call.written
+        part = assigned_part(args) if name == "__setitem__" else None
         if name in OVERWRITES and (name != "__setitem__" or part is not None):
-            leaves = collect_tensors((*args[1:], *(v for k, v in kwargs.items() if k not in ("self", "tensor"))), [])
+            others = (value for key, value in kwargs.items() if key not in ("self", "tensor"))
+            leaves = collect_tensors((*args[1:], *others), [])
         elif name in UPDATES_ASIDE:
-            leaves = [leaf for leaf in collect_tensors((*args, *kwargs.values()), []) if not _is_among(leaf, written)]
+            leaves = [leaf for leaf in call.leaves if not is_among(leaf, written)]
         else:
-            leaves = collect_tensors((*args, *(v for k, v in kwargs.items() if k != "out")), [])
-        made = [out for out in outputs if _is_among(out, written) or not self.values.is_tagged(out)]
-        made += [tensor for tensor in written if not _is_among(tensor, made)]
-        op_id = self.add(func, *self.sources(leaves), made if part is None else [part, *made[1:]])
+            leaves = collect_tensors((*args, *(value for key, value in kwargs.items() if key != "out")), [])
+        made = [out for out in outputs if is_among(out, written) or not self.values.is_tagged(out)]
+        made += [tensor for tensor in written if not is_among(tensor, made)]
+        op_id = self.add(call.func, *self.sources(leaves), made if part is None else [part, *made[1:]])
         for index, out in enumerate(made):
             refs = ((op_id, index),)
-            is_write = _is_among(out, written)
-            if is_write and name not in ("__set__", "set_"):  # these two give the tensor other bytes, and write none
+            is_write = is_among(out, written)
+            if is_write and name != "__set__":  # which gives the tensor other bytes, and writes none
                 self.values.write(out if part is None else part, refs[0], op_id)
             if part is None or not is_write:
                 self.values.tag(out, refs, op_id)
@@ -163,40 +155,6 @@ class Recorder:
         refs = self.values.read(tensor)
         return self.add_unknown(tensor) if refs is None else refs
 
-    def hand_on(
-        self, leaf: torch.Tensor, first_op_id: int, inputs: Callable[[], Tensors], *, can_replace: bool
-    ) -> torch.Tensor:
-        """Return what a call gives to its caller in place of its output leaf, so that its value is the call's own.
-
-        A leaf that was made inside the call is handed on as it is. One that was not (an input, a parameter, a value
-        kept from before) becomes the output of an ``alias`` op, on a fresh alias of the tensor; one that nobody saw
-        being made, the output of an ``opaque`` op that reads all inputs.
-
-        Args:
-            leaf: one output tensor of the call.
-            first_op_id: the first op of the call.
-            inputs: returns the tensors among its arguments.
-            can_replace: whether the output can hold another tensor object.
-        """
-        refs = self.values.read(leaf)
-        if refs is None:
-            if not _is_global(leaf):
-                self.has_opaque = True
-                self.add_source(leaf, "opaque", "opaque", self.sources(inputs())[0])
-                return leaf
-            refs = ()
-        if any(op_id >= first_op_id for op_id, _ in refs):
-            return leaf
-        param_id = self.values.param_of(leaf)
-        op_id = self.add("alias", refs, () if param_id is None else (param_id,), [leaf], "alias")
-        handed = fresh_alias(leaf) if can_replace else None
-        if handed is None:
-            handed = leaf
-            if not refs:  # a parameter or constant keeps being one for those who read it elsewhere
-                return leaf
-        self.values.tag(handed, ((op_id, 0),), op_id)
-        return handed
-
     # -- making ops ------------------------------------------------------------------------------------------------
 
     def add(
@@ -221,12 +179,52 @@ class Recorder:
         return refs
 
     def add_unknown(self, tensor: torch.Tensor) -> Refs:
-        """Return the source of a tensor that nobody saw being made: () for a constant of the user's program."""
-        if _is_global(tensor):
-            self.values.tag(tensor, (), len(self.ops))
-            return ()
-        self.has_unknown = True
+        """Return the source of a tensor that nobody saw being made: () for a constant of the user's program.
+
+        Where the same call handed values to array code before, the tensor is taken to come from there.
+        """
+        refs = () if is_reached_by_name(tensor) else self.values.read_by_address(tensor)
+        if refs is not None:
+            self.values.tag(tensor, refs, len(self.ops))
+            return refs
+        if escaped := self._escaped_here():
+            return self.add_source(tensor, "opaque", "opaque", escaped)
+        self.num_unknown += 1
         return self.add_source(tensor, "unknown", "unknown")
+
+    def add_output(self, leaf: torch.Tensor, first_op_id: int, inputs: Tensors) -> int | None:
+        """Make an output of a call the call's own value: return the id of the op that stands for it, if it needs one.
+
+        A value made inside the call is its own already. One that was not (an input, a parameter, something kept from
+        before) becomes the output of an ``alias`` op; one that nobody saw being made, of an ``opaque`` op that reads
+        what the call handed to array code, or else all its inputs.
+
+        Args:
+            leaf: one output tensor of the call.
+            first_op_id: the first op of the call.
+            inputs: the tensors among its arguments.
+        """
+        refs = self.values.read(leaf)
+        if refs is None:
+            refs = () if is_reached_by_name(leaf) else self.values.read_by_address(leaf)
+        if refs is None:
+            escaped = [found for _, time, found in self._escapes if time >= first_op_id]
+            parents = tuple(dict.fromkeys(ref for found in escaped for ref in found)) or self.sources(inputs)[0]
+            self.add_source(leaf, "opaque", "opaque", parents)
+            return None
+        if any(op_id >= first_op_id for op_id, _ in refs):
+            return None
+        param_id = self.values.param_of(leaf)
+        return self.add("alias", refs, () if param_id is None else (param_id,), [leaf], "alias")
+
+    def escape(self, tensor: torch.Tensor) -> None:
+        """Note that the values of ``tensor`` were handed to code that no tracer sees into."""
+        if refs := self.values.read(tensor):
+            self._escapes.append((self.call_id, len(self.ops), refs))
+
+    def _escaped_here(self) -> Refs:
+        found = [refs for call_id, _, refs in self._escapes if call_id == self.call_id]
+        return tuple(dict.fromkeys(ref for refs in found for ref in refs))
 
     def finished_ops(self) -> tuple[OpNode, ...]:
         """Return the records of all ops."""
@@ -243,79 +241,3 @@ class Recorder:
             )
             for op_id, (func, parents, params, metas, call_id, role, place) in enumerate(self.ops)
         )
-
-
-def fresh_alias(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return another object with the same bytes, version counter and gradient; None where there can be none."""
-    if type(tensor) is not torch.Tensor and not (type(tensor) is torch.nn.Parameter and not torch.is_grad_enabled()):
-        return None
-    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
-        return None
-    try:
-        alias = tensor.view_as(tensor) if tensor.requires_grad and torch.is_grad_enabled() else tensor.detach()
-    except (RuntimeError, NotImplementedError):
-        return None
-    if vars(tensor):
-        vars(alias).update(vars(tensor))
-    return alias
-
-
-def _is_among(tensor: torch.Tensor, tensors: Tensors) -> bool:
-    return any(tensor is other for other in tensors)
-
-
-def _written(
-    name: str, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Tensors, versions: list[int] | None
-) -> Tensors:
-    """Return which arguments a call has written."""
-    if name in ("__set__", "set_"):
-        return [args[0]]
-    if versions is not None:
-        changed = [leaf for leaf, old in zip(leaves, versions, strict=True) if leaf._version != old]
-        if not changed:
-            return []
-    else:
-        changed = leaves
-    if "out" in kwargs and kwargs["out"] is not None:
-        targets = collect_tensors((kwargs["out"],), [])
-    elif is_in_place(name):
-        targets = collect_tensors(args[:1] or kwargs.values(), [])
-    elif versions is None:
-        targets = collect_tensors(args[:1], []) if kwargs.get("inplace") is True else []
-    else:
-        targets = changed  # a view and its base share one counter, so names tell more where they tell anything
-    unique: Tensors = []
-    for target in targets:
-        if _is_among(target, changed) and not _is_among(target, unique):
-            unique.append(target)
-    return unique
-
-
-def _assigned_part(args: tuple[Any, ...]) -> torch.Tensor | None:
-    """Return the view that an assignment by plain indices has written, or None where it gathered positions."""
-    target, index = args[0], args[1]
-    items = index if isinstance(index, tuple) else (index,)
-    for item in items:
-        if isinstance(item, bool):
-            return None
-        if isinstance(item, torch.Tensor):
-            if item.ndim or item.dtype is torch.bool:
-                return None
-        elif not isinstance(item, _BASIC_INDEX):
-            return None
-    try:
-        return target[index]
-    except Exception:  # an index that only this tensor's own class understands
-        return None
-
-
-def _is_global(tensor: torch.Tensor) -> bool:
-    """Return whether the running function reaches ``tensor`` by its globals, its closure or its object's class."""
-    frame = user_frame()
-    if frame is None:
-        return False
-    names = frame.f_locals
-    owner = names.get("self")
-    spaces = [frame.f_globals, {name: names[name] for name in frame.f_code.co_freevars if name in names}]
-    spaces += [vars(kind) for kind in type(owner).__mro__]
-    return any(value is tensor for space in spaces for value in tuple(space.values()))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,24 @@ from neural_flow.torch_private import failure_of, set_version
 Restore = Callable[[], None]
 
 # Dictionaries that torch's own methods of a module change in place.
-_INNER_DICTS = (
+_REGISTRIES = (
     "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "_forward_hooks", "_forward_pre_hooks",
     "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs",
     "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks", "_state_dict_pre_hooks",
     "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
+
+
+@contextlib.contextmanager
+def paused_gc() -> Generator[None]:
+    """Hold the garbage collector while many small records are made at once: it would walk all of torch each time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def save_switches() -> Restore:
@@ -50,7 +64,7 @@ def save_rng(modules: Iterable[nn.Module]) -> Restore:
         id(value): (value, value.get_state())
         for module in modules
         for value in vars(module).values()
-        if isinstance(value, torch.Generator)
+        if type(value) is torch.Generator
     }
 
     def restore() -> None:
@@ -69,22 +83,32 @@ def save_rng(modules: Iterable[nn.Module]) -> Restore:
 
 def save_attributes(modules: Iterable[nn.Module]) -> Restore:
     """Save the class, attributes and registries of each module (shallow), and return what puts them back."""
-    saved: list[tuple[nn.Module, type[nn.Module], dict[str, Any], dict[str, Any]]] = []
+    saved: list[tuple[nn.Module, type[nn.Module], dict[str, Any], list[tuple[Any, Any]]]] = []
     scripted_flags: list[tuple[nn.Module, bool]] = []
     for module in modules:
         if isinstance(module, torch.jit.ScriptModule):
             scripted_flags.append((module, bool(getattr(module, "training", False))))
         attributes = dict(vars(module))
-        inner = {name: attributes[name].copy() for name in _INNER_DICTS if isinstance(attributes.get(name), dict | set)}
-        saved.append((module, type(module), attributes, inner))
+        registries: list[tuple[Any, Any]] = []
+        for name in _REGISTRIES:
+            registry = attributes.get(name)
+            if isinstance(registry, dict):
+                registries.append((registry, tuple(registry.items())))
+            elif isinstance(registry, set):
+                registries.append((registry, registry.copy()))
+        saved.append((module, type(module), attributes, registries))
 
     def restore() -> None:
-        for module, kind, attributes, inner in saved:
+        for module, kind, attributes, registries in saved:
             if type(module) is not kind:
                 module.__class__ = kind
-            _restore_dict(vars(module), attributes)
-            for name, content in inner.items():
-                _restore_dict(attributes[name], content)
+            _restore_dict(vars(module), tuple(attributes.items()))
+            for registry, content in registries:
+                if isinstance(content, tuple):
+                    _restore_dict(registry, content)
+                elif registry != content:
+                    registry.clear()
+                    registry.update(content)
         for module, flag in scripted_flags:
             if hasattr(module, "training") and module.training is not flag:
                 module.training = flag
@@ -92,16 +116,13 @@ def save_attributes(modules: Iterable[nn.Module]) -> Restore:
     return restore
 
 
-def _restore_dict(current: Any, saved: Any) -> None:
-    if isinstance(saved, set):
-        if current != saved:
-            current.clear()
-            current.update(saved)
-        return
-    if len(current) == len(saved) and all(
-        new == old and current[new] is saved[old] for new, old in zip(current, saved, strict=True)
-    ):
-        return
+def _restore_dict(current: dict[str, Any], saved: tuple[tuple[str, Any], ...]) -> None:
+    if len(current) == len(saved):
+        for (new, value), (old, saved_value) in zip(current.items(), saved, strict=True):
+            if value is not saved_value or new != old:
+                break
+        else:
+            return
     current.clear()
     current.update(saved)
 

@@ -5,41 +5,27 @@ A subclass adds the mode that intercepts tensor functions and hands each call to
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 import torch
 from torch import nn
 
-from neural_flow.capture._frames import is_library_file
+from neural_flow.capture._calls import FollowedCall, failure_of
+from neural_flow.capture._handover import fresh_alias, replaceable_leaves, replaced, unheld_refcount
 from neural_flow.capture._metas import RawMeta, finished_meta, raw_meta
 from neural_flow.capture._model_info import class_name, model_parts, module_infos, param_infos
 from neural_flow.capture._names import input_leaves, output_leaves
 from neural_flow.capture._recorder import Recorder
+from neural_flow.capture._snapshots import paused_gc
 from neural_flow.capture._storage_log import Refs
 from neural_flow.capture._values import ValueTable
 from neural_flow.module_calls import CallFrame, ModuleCallStack, module_paths
 from neural_flow.nested import tensor_leaves
-from neural_flow.records import Failure, Leaf, ModuleCall, ProbeEmit, Trace
+from neural_flow.records import Leaf, ProbeEmit, Trace
 from neural_flow.torch_private import no_torch_function
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    """One module call while it is being followed."""
-
-    frame: CallFrame
-    parent_id: int | None
-    first_op_id: int = 0
-    end_op_id: int | None = None
-    has_kwargs: bool = True
-    inputs: list[RawMeta] = field(default_factory=list)
-    input_refs: list[Refs] = field(default_factory=list)
-    outputs: list[RawMeta] = field(default_factory=list)
-    output_refs: list[Refs] = field(default_factory=list)
-    has_returned: bool = False
 
 
 class Tracer:
@@ -56,6 +42,7 @@ class Tracer:
     """
 
     name = "none"
+    is_following = False
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -63,9 +50,15 @@ class Tracer:
         self.on_param_write: Callable[[torch.Tensor], None] | None = None
         self._paths = module_paths(model)
         self._stack = ModuleCallStack(
-            model, on_enter=self._on_enter, on_exit=self._on_exit, on_raise=self._on_raise, paths=self._paths
+            model,
+            on_enter=self._on_enter,
+            on_exit=self._on_exit,
+            on_raise=self._on_raise,
+            on_foreign=self._on_foreign,
+            paths=self._paths,
         )
-        self._calls: list[_Call] = []
+        self._foreign: set[nn.Module] = set()
+        self._calls: list[FollowedCall] = []
         self._emits: list[ProbeEmit] = []
         self._inputs: list[tuple[str, RawMeta, Refs]] = []
         self._outputs: list[tuple[str, RawMeta, Refs]] = []
@@ -87,8 +80,10 @@ class Tracer:
     def __enter__(self) -> Self:
         if self._recorder is not None:
             raise RuntimeError(f"a {type(self).__name__} records one run; make a new one for another")
-        self._parts = model_parts(self._paths)
-        self._recorder = Recorder(ValueTable(self._parts.params, self._parts.constants))
+        unheld_refcount()  # measured before any mode is on
+        with paused_gc():
+            self._parts = model_parts(self._paths)
+            self._recorder = Recorder(ValueTable(self._parts.params, self._parts.constants))
         self._stack.__enter__()
         try:
             self._enter_mode()
@@ -104,7 +99,7 @@ class Tracer:
             self._exit_mode()
         finally:
             self._stack.__exit__(kind, error, trace)
-        with no_torch_function():
+        with no_torch_function(), paused_gc():
             self._trace = self._finished_trace(error if isinstance(error, Exception) else None)
         self._raised.clear()
         self._recorder = None
@@ -129,7 +124,7 @@ class Tracer:
 
     def _on_enter(self, frame: CallFrame, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
         parent = frame.parent
-        call = _Call(frame, None if parent is None else parent.call_id, has_kwargs=kwargs is not None)
+        call = FollowedCall(frame, None if parent is None else parent.call_id, has_kwargs=kwargs is not None)
         self._calls.append(call)
         with no_torch_function():
             try:
@@ -141,17 +136,17 @@ class Tracer:
         call.first_op_id = len(recorder.ops)
         recorder.call_id = frame.call_id
 
-    def _read_inputs(self, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _read_inputs(self, call: FollowedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         recorder = self._recorder
         assert recorder is not None
-        if call.parent_id is None:
+        if self.is_following and call.parent_id is None:
             self._tag_inputs(call.frame.module, args, kwargs)
         for leaf in _leaves((*args, *kwargs.values())):
             call.inputs.append(raw_meta(leaf))
-            call.input_refs.append(recorder.read(leaf))
+            call.input_refs.append(recorder.read(leaf) if self.is_following else ())
 
     def _tag_inputs(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Make a source of every tensor that the model is called with; a tensor given twice is two sources."""
+        """Make a source of every tensor that the model is called with; one given twice gets two."""
         recorder = self._recorder
         assert recorder is not None
         is_root = module is self.model or self._paths.get(module) == ""
@@ -168,35 +163,58 @@ class Tracer:
         call = self._calls[frame.call_id]
         recorder = self._recorder
         assert recorder is not None
-        replaced = output
+        held = sys.getrefcount(output)
+        handed = output
         with no_torch_function():
             try:
                 if not call.has_kwargs and kwargs:
                     self._read_inputs(call, (), kwargs)
-                replaced = self._read_outputs(call, args, kwargs, output)
+                handed = self._read_outputs(call, args, kwargs, output, held)
             except Exception as error:  # as above
                 self.error = self.error or error
         call.has_returned = True
         self._leave(call)
-        return None if replaced is output else replaced
+        return None if handed is output else handed
 
-    def _read_outputs(self, call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    def _read_outputs(
+        self, call: FollowedCall, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, held: int
+    ) -> Any:
         recorder = self._recorder
         assert recorder is not None
-        leaves = _leaves((output,))
-        replaceable = {id(leaf) for leaf in _leaves_in_tuples(output, [])}
+        can_replace = {id(leaf) for leaf in replaceable_leaves(output, is_ours=held <= unheld_refcount())}
         replacements: dict[int, torch.Tensor] = {}
-        for leaf in leaves:
+        for leaf in _leaves((output,)):
             call.outputs.append(raw_meta(leaf))
-            if id(leaf) not in replacements:
-                replacements[id(leaf)] = recorder.hand_on(
-                    leaf, call.first_op_id, lambda: _leaves((args, kwargs)), can_replace=id(leaf) in replaceable
-                )
-            call.output_refs.append(recorder.read(replacements[id(leaf)]))
+            if self.is_following and id(leaf) not in replacements:
+                replacements[id(leaf)] = self._hand_on(call, leaf, args, kwargs, can_replace=id(leaf) in can_replace)
+            call.output_refs.append(recorder.read(replacements[id(leaf)]) if self.is_following else ())
         if call.parent_id is None:
             names = [name for name, _ in output_leaves(output)]
             self._outputs = list(zip(names, call.outputs, call.output_refs, strict=True))
-        return _replaced_in_tuples(output, replacements)
+        return replaced(output, replacements)
+
+    def _hand_on(
+        self,
+        call: FollowedCall,
+        leaf: torch.Tensor,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        can_replace: bool,
+    ) -> torch.Tensor:
+        """Return the tensor that the caller gets for an output leaf: an alias of it if the call only passed it on."""
+        recorder = self._recorder
+        assert recorder is not None
+        op_id = recorder.add_output(leaf, call.first_op_id, _leaves((*args, *kwargs.values())))
+        if op_id is None:
+            return leaf
+        handed = fresh_alias(leaf) if can_replace else None
+        if handed is None:
+            handed = leaf
+            if not recorder.values.read(leaf):  # a parameter or constant stays one for those who read it elsewhere
+                return leaf
+        recorder.values.tag(handed, ((op_id, 0),), op_id)
+        return handed
 
     def _on_raise(
         self, frame: CallFrame, args: tuple[Any, ...], kwargs: dict[str, Any], error: BaseException | None
@@ -205,7 +223,14 @@ class Tracer:
         if error is not None and not any(error is known for known, _ in self._raised):
             self._raised.append((error, frame.call_id))
 
-    def _leave(self, call: _Call) -> None:
+    def _on_foreign(self, module: nn.Module) -> None:
+        """Take the parameters of a module that the model reaches by a global or a closure for constants."""
+        if self._recorder is not None and module not in self._foreign:
+            self._foreign.add(module)
+            with no_torch_function():
+                self._recorder.values.add_constants(_own_tensors(module))
+
+    def _leave(self, call: FollowedCall) -> None:
         recorder = self._recorder
         assert recorder is not None
         call.end_op_id = len(recorder.ops)
@@ -237,48 +262,20 @@ class Tracer:
             class_name=class_name(self.model),
             params=params,
             modules=module_infos(self._paths, self._parts, params),
-            calls=tuple(self._finished_call(call) for call in self._calls),
+            calls=tuple(call.finished(len(recorder.ops)) for call in self._calls),
             ops=recorder.finished_ops(),
             inputs=tuple(Leaf(name=name, meta=finished_meta(raw), refs=refs) for name, raw, refs in self._inputs),
             outputs=tuple(Leaf(name=name, meta=finished_meta(raw), refs=refs) for name, raw, refs in self._outputs),
             emits=tuple(self._emits),
-            has_dataflow=self.error is None and self.name != "none",
+            has_dataflow=self.error is None and self.is_following,
             tracer=self.name,
-            failure=None if error is None else self._failure(error),
+            failure=None if error is None else failure_of(error, self._raised, self._calls),
         )
 
-    def _finished_call(self, call: _Call) -> ModuleCall:
-        recorder = self._recorder
-        assert recorder is not None
-        return ModuleCall(
-            call_id=call.frame.call_id,
-            path=call.frame.path,
-            call_index=call.frame.call_index,
-            class_name=class_name(call.frame.module),
-            parent_id=call.parent_id,
-            inputs=tuple([finished_meta(raw) for raw in call.inputs]),
-            outputs=tuple([finished_meta(raw) for raw in call.outputs]),
-            input_refs=tuple(call.input_refs),
-            output_refs=tuple(call.output_refs),
-            first_op_id=call.first_op_id,
-            end_op_id=len(recorder.ops) if call.end_op_id is None else call.end_op_id,
-            has_returned=call.has_returned,
-        )
 
-    def _failure(self, error: BaseException) -> Failure:
-        """Return where the model raised: the innermost call that ``error``, or what it was raised from, came through."""
-        chain = _causes(error)
-        found = next((call_id for raised, call_id in self._raised if any(raised is one for one in chain)), None)
-        call = self._calls[found] if found is not None else (self._calls[0] if self._calls else None)
-        return Failure(
-            module="" if call is None else call.frame.path,
-            call=0 if call is None else call.frame.call_index,
-            call_id=None if call is None else call.frame.call_id,
-            type=type(error).__name__,
-            message=str(error),
-            inputs=() if call is None else tuple(finished_meta(raw) for raw in call.inputs),
-            location=_raised_at(error),
-        )
+def _own_tensors(module: nn.Module) -> list[torch.Tensor]:
+    owned = (*module._parameters.values(), *module._buffers.values())
+    return [tensor for tensor in owned if tensor is not None]
 
 
 def _leaves(values: tuple[Any, ...]) -> list[torch.Tensor]:
@@ -289,43 +286,3 @@ def _leaves(values: tuple[Any, ...]) -> list[torch.Tensor]:
         elif value is not None:
             found += [leaf for _, leaf in tensor_leaves(value)]
     return found
-
-
-def _leaves_in_tuples(value: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the tensors that can be exchanged without touching an object that somebody else may hold."""
-    if isinstance(value, torch.Tensor):
-        found.append(value)
-    elif isinstance(value, tuple):
-        for item in value:
-            _leaves_in_tuples(item, found)
-    return found
-
-
-def _replaced_in_tuples(value: Any, replacements: dict[int, torch.Tensor]) -> Any:
-    if isinstance(value, torch.Tensor):
-        return replacements.get(id(value), value)
-    if not isinstance(value, tuple):
-        return value
-    items = [_replaced_in_tuples(item, replacements) for item in value]
-    if all(new is old for new, old in zip(items, value, strict=True)):
-        return value
-    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    chain: list[BaseException] = []
-    following: BaseException | None = error
-    while following is not None and not any(following is one for one in chain):
-        chain.append(following)
-        following = following.__cause__ or following.__context__
-    return chain
-
-
-def _raised_at(error: BaseException) -> str | None:
-    place = None
-    trace = error.__traceback__
-    while trace is not None:
-        if not is_library_file(trace.tb_frame.f_code.co_filename):
-            place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return place

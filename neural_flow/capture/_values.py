@@ -8,13 +8,14 @@ written through one view and read through another, and because some code makes a
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
 from neural_flow.capture._overlap import region_of
 from neural_flow.capture._storage_log import Refs, StorageLog, storage_of
 from neural_flow.records import ValueRef
+from neural_flow.torch_private import wrapped_tensors
 
 
 class ValueTable:
@@ -30,15 +31,25 @@ class ValueTable:
         self._constants = {id(constant) for constant in constants}
         self._pinned = [*params, *constants]  # while these live, no other tensor can have their identity
         self._pinned_storages: list[torch.UntypedStorage] = []
-        self._tags: dict[int, tuple[weakref.ref[torch.Tensor], Refs, int]] = {}
+        self._tags: dict[int, tuple[weakref.ref[torch.Tensor], Refs, int, StorageLog | None]] = {}
         self._storages: dict[int, StorageLog] = {}
         self._has_writes = False
         for index, tensor in enumerate(self._pinned):
-            storage = storage_of(tensor)
-            if storage is not None and id(storage) not in self._storages:
-                self._pinned_storages.append(storage)
-                param_id = index if index < len(params) else None
-                self._storages[id(storage)] = StorageLog(storage, (), -1, param_id)
+            self._pin(tensor, index if index < len(params) else None)
+
+    def add_constants(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Note more tensors that exist since before the run."""
+        for tensor in tensors:
+            if not self.is_tagged(tensor):
+                self._constants.add(id(tensor))
+                self._pinned.append(tensor)
+                self._pin(tensor, None)
+
+    def _pin(self, tensor: torch.Tensor, param_id: int | None) -> None:
+        storage = storage_of(tensor)
+        if storage is not None and id(storage) not in self._storages:
+            self._pinned_storages.append(storage)
+            self._storages[id(storage)] = StorageLog(storage, (), -1, param_id)
 
     def read(self, tensor: torch.Tensor, view: torch.Tensor | None = None) -> Refs | None:
         """Return the values that ``tensor`` holds: () for a constant or a parameter, None where nobody saw it made.
@@ -49,25 +60,35 @@ class ValueTable:
         """
         tag = self._tags.get(id(tensor))
         if tag is not None and tag[0]() is tensor:
-            if not self._has_writes:
-                return tag[1]
-            return self._read_bytes(tensor, tag[1], tag[2], tensor if view is None else view)
-        is_known = id(tensor) in self.param_ids or id(tensor) in self._constants
-        if is_known:
-            return self._read_bytes(tensor, (), -1, tensor if view is None else view) if self._has_writes else ()
+            _, refs, time, log = tag
+            if log is None:
+                return refs
+            if log.storage() is storage_of(tensor):  # else it was given other bytes, unseen
+                return refs if log.last_time <= time else _read_log(log, refs, time, tensor, view)
+        elif id(tensor) in self.param_ids or id(tensor) in self._constants:
+            log = self.log_of(tensor) if self._has_writes else None
+            return () if log is None or log.last_time < 0 else _read_log(log, (), -1, tensor, view)
         log = self.log_of(tensor)
-        if log is None:
-            return None
-        return self._read_bytes(tensor, log.base, log.base_time, tensor if view is None else view)
+        if log is not None:
+            return _read_log(log, log.base, log.base_time, tensor, view)
+        return self._read_inner(tensor)
 
-    def _read_bytes(self, tensor: torch.Tensor, refs: Refs, time: int, view: torch.Tensor) -> Refs:
-        log = self.log_of(tensor)
-        if log is None or log.last_time <= time:
-            return refs
+    def _read_inner(self, tensor: torch.Tensor) -> Refs | None:
+        """Return what the tensors hold that ``tensor`` wraps: under function transforms, in subclasses."""
+        found = [refs for refs in map(self.read, wrapped_tensors(tensor)) if refs is not None]
+        return tuple(dict.fromkeys(ref for refs in found for ref in refs)) if found else None
+
+    def read_by_address(self, tensor: torch.Tensor) -> Refs | None:
+        """Return the values of the living storage at the same address: foreign code made a tensor of its bytes."""
         try:
-            return log.read(refs, time, region_of(view if storage_of(view) is log.storage() else tensor))
-        except RuntimeError:
-            return tuple(dict.fromkeys((*refs, *log.base, *(ref for _, ref, _ in log.writes))))
+            address = tensor.untyped_storage().data_ptr()
+        except (RuntimeError, NotImplementedError):
+            return None
+        for log in self._storages.values() if address else ():
+            storage = log.storage()
+            if storage is not None and storage.device.type != "meta" and storage.data_ptr() == address:
+                return _read_log(log, log.base, log.base_time, tensor, None)
+        return None
 
     def is_tagged(self, tensor: torch.Tensor) -> bool:
         """Return whether this very object was seen being made, or exists since before the run."""
@@ -102,14 +123,17 @@ class ValueTable:
 
     def tag(self, tensor: torch.Tensor, refs: Refs, time: int) -> None:
         """Note that ``tensor`` holds ``refs`` since op ``time``."""
-        self._tags[id(tensor)] = (weakref.ref(tensor), refs, time)
-        try:
-            storage = tensor.untyped_storage()
-        except (RuntimeError, NotImplementedError):
+        storage = storage_of(tensor)
+        if storage is None:
+            self._tags[id(tensor)] = (weakref.ref(tensor), refs, time, None)
+            for inner in wrapped_tensors(tensor):
+                if not self.is_tagged(inner):
+                    self.tag(inner, refs, time)
             return
         log = self._storages.get(id(storage))
         if log is None or log.storage() is not storage:
-            self._storages[id(storage)] = StorageLog(storage, refs, time)
+            log = self._storages[id(storage)] = StorageLog(storage, refs, time)
+        self._tags[id(tensor)] = (weakref.ref(tensor), refs, time, log)
 
     def write(self, target: torch.Tensor, ref: ValueRef, time: int) -> None:
         """Note that op ``time`` wrote ``ref`` into the bytes of ``target``."""
@@ -125,3 +149,14 @@ class ValueTable:
             return
         self._has_writes = True
         log.write(ref, time, region, storage.nbytes())
+
+
+def _read_log(log: StorageLog, refs: Refs, time: int, tensor: torch.Tensor, view: torch.Tensor | None) -> Refs:
+    if log.last_time <= time:
+        return refs
+    if view is None or storage_of(view) is not log.storage():
+        view = tensor
+    try:
+        return log.read(refs, time, region_of(view))
+    except RuntimeError:  # a view without strides: whatever was written may be in it
+        return tuple(dict.fromkeys((*refs, *log.base, *(ref for _, ref, _ in log.writes))))

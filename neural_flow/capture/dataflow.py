@@ -9,9 +9,10 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from neural_flow.capture._functions import may_write, short_name
-from neural_flow.capture._recorder import Recorder, collect_tensors, versions_of
+from neural_flow.capture._functions import ARRAY_ESCAPES, may_write, short_name
+from neural_flow.capture._recorder import Recorder
 from neural_flow.capture._tracer import Tracer
+from neural_flow.capture._writes import OpCall, Tensors, collect_tensors, versions_of, written_by_name
 
 _PLAIN = frozenset({torch.Tensor, nn.Parameter})
 _NO_TENSORS = (torch.Size, int, float, bool, str, torch.dtype, torch.device, torch.layout)
@@ -39,6 +40,7 @@ class DataflowTracer(Tracer):
     """
 
     name = "function"
+    is_following = True
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
@@ -72,7 +74,8 @@ class _FunctionMode(TorchFunctionMode):
             result = func(*args, **kwargs)
             if not isinstance(result, torch.Tensor):
                 return result
-            leaves, versions = [args[0]], None
+            leaves: Tensors = [args[0]]
+            versions: list[int] | None = None
         else:
             if name == "__set__":
                 name = _setter_name(func)
@@ -85,28 +88,48 @@ class _FunctionMode(TorchFunctionMode):
                 self._save_params(leaves)
             versions = versions_of(leaves)
             result = func(*args, **kwargs)
-            if isinstance(result, _NO_TENSORS):
+            if isinstance(result, _NO_TENSORS) and name not in ARRAY_ESCAPES:
                 return result
         try:
-            if _are_plain(leaves):
-                recorder.record(func, name, args, kwargs, leaves, versions, result)
-            else:
+            if not _are_plain(leaves):
                 with torch._C.DisableTorchFunctionSubclass():
-                    recorder.record(func, name, args, kwargs, leaves, versions, result)
+                    self._record(func, name, args, kwargs, leaves, versions, result)
+            else:
+                self._record(func, name, args, kwargs, leaves, versions, result)
         except Exception as error:  # a fault of the tracer must not become one of the model
             self.tracer.error = error
         return result
 
-    def _save_params(self, leaves: list[torch.Tensor]) -> None:
+    def _record(
+        self,
+        func: Callable[..., Any],
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        leaves: Tensors,
+        versions: list[int] | None,
+        result: Any,
+    ) -> None:
         recorder = self.recorder
-        assert recorder is not None and self.tracer.on_param_write is not None
+        assert recorder is not None
+        if name in ARRAY_ESCAPES:
+            recorder.escape(leaves[0])
+            return
+        written = written_by_name(name, args, kwargs, leaves, versions) if leaves else []
+        recorder.record(OpCall(func, name, args, kwargs, leaves, written, result))
+
+    def _save_params(self, leaves: Tensors) -> None:
+        recorder = self.recorder
+        save = self.tracer.on_param_write
+        if recorder is None or save is None:
+            return
         for leaf in leaves:
             param = recorder.values.param_under(leaf)
             if param is not None:
-                self.tracer.on_param_write(param)
+                save(param)
 
 
-def _are_plain(leaves: list[torch.Tensor]) -> bool:
+def _are_plain(leaves: Tensors) -> bool:
     return all(type(leaf) in _PLAIN for leaf in leaves)
 
 

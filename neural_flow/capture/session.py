@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from neural_flow.capture._clones import Cloner, StateSwap
-from neural_flow.capture._snapshots import SavedParams, save_attributes, save_grads, save_rng, save_switches
+from neural_flow.capture._snapshots import SavedParams, paused_gc, save_attributes, save_grads, save_rng, save_switches
 from neural_flow.module_calls import all_modules
 from neural_flow.nested import copy_nest
 
@@ -78,7 +78,8 @@ class Session:
 
     def __enter__(self) -> Self:
         try:
-            self._enter()
+            with paused_gc():
+                self._enter()
         except BaseException:
             self._stack.close()
             raise
