@@ -106,8 +106,11 @@ class GateCall:
         if self.structure is None:
             return [run_on_tensor(hooks, arrived[0])]
         for hook in hooks:
-            with _left_unchanged(hook, [grad for grad in grads if grad is not None]):
+            if torch.compiler.is_compiling():  # a traced gradient has no version
                 grads = self.structure.run(hook, grads)
+            else:
+                with _left_unchanged(hook, [grad for grad in grads if grad is not None]):
+                    grads = self.structure.run(hook, grads)
         return grads
 
 
@@ -212,9 +215,9 @@ def attach_gate(
         is_shared: of each of ``leaves``, whether something else reaches its memory.
         registry: its backward hooks run.
     """
-    structure = None
-    if not isinstance(output, torch.Tensor):
-        structure = OutputStructure(output)
+    for leaf, is_alias in zip(leaves, is_shared, strict=True):
+        _refuse_ungateable(leaf, is_alias)
+    structure = None if isinstance(output, torch.Tensor) else OutputStructure(output)
     call = GateCall(registry, registry.back, is_shared, structure)
     gate = BackwardHookGate if torch.compiler.is_compiling() else BackwardHookGateDual
     gated: tuple[torch.Tensor, ...] = gate.apply(call, *leaves)  # pyright: ignore[reportAssignmentType]
@@ -222,6 +225,25 @@ def attach_gate(
         for before, behind in zip(leaves, gated, strict=True):
             _copy_attributes(before, behind)
     return gated[0] if structure is None else structure.replace_gated(output, gated)
+
+
+def _refuse_ungateable(leaf: torch.Tensor, is_shared: bool) -> None:
+    """Refuse what PyTorch gives no way to put a node behind."""
+    if torch.compiler.is_exporting():
+        raise RuntimeError(
+            "torch.export keeps no backward hooks, and would cut the gradient where they are; remove them first, or "
+            "export under torch.no_grad()"
+        )
+    if leaf.layout is torch.strided and leaf.is_nested:
+        raise RuntimeError(
+            "backward hooks cannot follow a nested tensor of layout torch.strided, which no autograd.Function takes; "
+            "use layout=torch.jagged"
+        )
+    if is_shared and leaf.layout not in (torch.strided, torch.jagged):
+        raise RuntimeError(
+            f"backward hooks cannot follow a {leaf.layout} tensor that shares memory with an input, a parameter or "
+            "another output, since it has no views; return a copy from the module"
+        )
 
 
 def _copy_attributes(before: torch.Tensor, behind: torch.Tensor) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -33,7 +33,7 @@ class OutputStructure:
         output: any nest of tensors.
 
     Raises:
-        TypeError: the output holds a set of tensors, or a container that cannot be rebuilt.
+        TypeError: the output holds a set of tensors, equal names, or a container that cannot be rebuilt.
     """
 
     def __init__(self, output: Any) -> None:
@@ -41,6 +41,8 @@ class OutputStructure:
         leaves = nested.tensor_leaves(output)
         self.is_gated = [leaf.requires_grad for _, leaf in leaves]
         self.names = [name for name, _ in leaves]
+        if len(set(self.names)) < len(self.names):
+            raise TypeError("backward hooks need to tell the tensors of the module output apart; two have equal names")
         self.metas = [GradientMeta.of(leaf) for _, leaf in leaves]
         try:
             self.template = _filled(output, [torch.empty(0, dtype=leaf.dtype) for _, leaf in leaves])
@@ -74,18 +76,16 @@ class OutputStructure:
         result = hook(_filled(self.template, by_leaf))
         if result is None:
             raise none_returned(HookKind.backward, hook)
-        found = dict(_numbered(nested.tensor_leaves(result)))
+        found = dict(nested.tensor_leaves(result))
         new: list[torch.Tensor | None] = []
-        slots = _numbered(zip(self.names, zip(by_leaf, self.metas, self.is_gated, strict=True), strict=True))
-        for key, (given, meta, is_gated) in slots:
-            value = found.pop(key, None)
+        for name, given, meta, is_gated in zip(self.names, by_leaf, self.metas, self.is_gated, strict=True):
             if is_gated:
-                new.append(self._checked_leaf(hook, value, given, meta, key[0]))
-            elif value is not None and given is None:
-                found[key] = value
+                new.append(self._checked_leaf(hook, found.pop(name, None), given, meta, name))
+            elif given is not None:
+                found.pop(name, None)
         if found:
             raise HookReturnError(
-                f"backward hook {hook_name(hook)} returned a gradient at {_where(next(iter(found))[0])!r}, where the "
+                f"backward hook {hook_name(hook)} returned a gradient at {_where(next(iter(found)))!r}, where the "
                 "module output has no tensor that requires one",
                 hint="return the structure that the hook was given",
             )
@@ -149,16 +149,6 @@ def _filled(value: Any, leaves: Sequence[torch.Tensor | None]) -> Any:
     """Return ``value`` with its tensor leaves replaced, in order."""
     rest = iter(leaves)
     return nested.map_tensors(value, lambda _: next(rest))
-
-
-def _numbered(leaves: Iterable[tuple[str, Any]]) -> list[tuple[tuple[str, int], Any]]:
-    """Return the leaves under keys that stay apart where names are equal, as in ``{"a.b": t, "a": {"b": t}}``."""
-    seen: dict[str, int] = {}
-    numbered: list[tuple[tuple[str, int], Any]] = []
-    for name, leaf in leaves:
-        seen[name] = seen.get(name, -1) + 1
-        numbered.append(((name, seen[name]), leaf))
-    return numbered
 
 
 def _where(name: str) -> str:

@@ -268,7 +268,7 @@ def _with_layer(hook: Callable[..., Any], layer: nn.Module, _wrapper: nn.Module,
 def _parameter_names(layer: nn.Module) -> tuple[str, ...]:
     try:
         return tuple(inspect.signature(layer.forward).parameters)
-    except (TypeError, ValueError):  # scripted modules tell no signature
+    except (AttributeError, TypeError, ValueError):  # scripted modules tell no signature
         return ()
 
 
@@ -313,7 +313,7 @@ def _forward_like(layer_type: type[nn.Module]) -> Callable[..., Any]:
     """Return the wrapper's forward under the signature of the layer's."""
     source = cast(types.FunctionType, HookedModule.forward)
     forward = types.FunctionType(source.__code__, source.__globals__, "forward")
-    with contextlib.suppress(TypeError, ValueError):  # scripted modules tell no signature
+    with contextlib.suppress(AttributeError, TypeError, ValueError):  # scripted modules tell no signature
         vars(forward)["__signature__"] = inspect.signature(layer_type.forward)
     return forward
 
