@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from neural_flow.capture._functions import is_in_place, short_name, target_name
 from neural_flow.capture._plan import OpKey
-from neural_flow.capture._recorder import collect_tensors, versions_of
+from neural_flow.capture._writes import collect_tensors, versions_of
 from neural_flow.module_calls import ModuleCallStack
 from neural_flow.records import Stage
 

@@ -118,10 +118,14 @@ def _shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The batch at the model's inputs: its dimension there and its size; a size of 0 is no batch."""
+    """The batch at the model's inputs: its dimension there and its size; a size of 0 is no batch.
+
+    ``lengths`` are the sizes of the inputs' next dimension.
+    """
 
     dim: int = 0
     size: int = 0
+    lengths: frozenset[int] = frozenset()
 
 
 def find_batch(
@@ -141,13 +145,17 @@ def find_batch(
         return Batch()
     if batch_dim != "auto":
         dim = int(batch_dim)
-        return Batch(dim, max((_size_at(leaf, dim) for leaf in asked), default=0))
+        return Batch(dim, max((_size_at(leaf, dim) for leaf in asked), default=0), _lengths(asked, dim))
     sizes = {_size_at(leaf, 0) for leaf in asked}
     if len(sizes) != 1 or _is_unbatched(trace):
         return Batch()
     if _is_sequence_first(model, asked, trace):
-        return Batch(1, _size_at(asked[0], 1))
-    return Batch(0, sizes.pop())
+        return Batch(1, _size_at(asked[0], 1), _lengths(asked, 1))
+    return Batch(0, sizes.pop(), _lengths(asked, 0))
+
+
+def _lengths(inputs: Sequence[torch.Tensor], dim: int) -> frozenset[int]:
+    return frozenset(leaf.shape[1 - dim] for leaf in inputs if leaf.dim() in (2, 3) and dim < 2 and not leaf.is_nested)
 
 
 def _size_at(leaf: torch.Tensor, dim: int) -> int:
@@ -178,14 +186,19 @@ def _is_sequence_first(model: nn.Module, inputs: Sequence[torch.Tensor], trace: 
 
 
 def batch_dim_of(tensor: torch.Tensor, batch: Batch, module: nn.Module | None) -> int | None:
-    """Return the batch dimension of one tensor, or None where no dimension fits."""
+    """Return the batch dimension of one tensor, or None where no dimension fits.
+
+    A size that is a multiple of the batch's is a batch too, such as the windows of all images; but not where it is
+    the length of the model's inputs, as of position codes that are the same for every element.
+    """
     if batch.size <= 0 or tensor.dim() == 0:
         return None
     dims = [batch.dim, 0]
     if module is not None and tensor.dim() == 3 and _is_batch_second(module):
         dims = [1]
     for dim in dims:
-        if tensor.dim() > dim and _size_at(tensor, dim) and _size_at(tensor, dim) % batch.size == 0:
+        size = _size_at(tensor, dim)
+        if size == batch.size or (size and size % batch.size == 0 and size not in batch.lengths):
             return dim
     return None
 

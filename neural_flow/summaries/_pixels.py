@@ -37,13 +37,14 @@ def shrink(planes: torch.Tensor, max_side: int) -> torch.Tensor:
 
 def is_signed(planes: torch.Tensor) -> bool:
     """Return whether the values want a diverging map: more than rounding below zero, and at least 2 % of them."""
-    finite = planes[torch.isfinite(planes)] if not _all_finite(planes) else planes
-    if finite.numel() == 0:
+    if planes.numel() == 0:
         return False
-    low, high = (float(value) for value in torch.aminmax(finite))
+    low, high = (float(value) for value in torch.aminmax(planes))
+    if low != low or low == -torch.inf or high == torch.inf:  # aminmax hands NaN on
+        return is_signed(planes[torch.isfinite(planes)])
     if low >= 0 or low >= -1e-6 * max(-low, high):
         return False
-    return float((finite < 0).to(torch.float32).mean()) >= 0.02
+    return float((planes < 0).sum()) >= 0.02 * planes.numel()
 
 
 def value_range(planes: torch.Tensor, signed: bool, norm: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -97,12 +98,11 @@ def quantise(planes: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> tor
     Values outside the range take its end. A plane whose range is empty takes the middle.
     """
     shape = (-1, *[1] * (planes.dim() - 1))
-    low, span = low.reshape(shape), (high - low).reshape(shape)
-    scale = torch.where(span > 0, MAX_INDEX / span, 0.0)
-    is_infinite_scale = torch.isinf(scale)  # the span is denormal
-    scale = torch.where(is_infinite_scale, 0.0, scale)
-    indices = (planes - low) * scale
-    indices = torch.where((span > 0) & ~is_infinite_scale, indices, MAX_INDEX / 2)
+    scale = (MAX_INDEX / (high.double() - low.double())).to(planes.dtype)
+    is_empty = ~((scale > 0) & (scale < torch.inf))  # also a span so small that its inverse is infinite
+    indices = (planes - low.reshape(shape)).mul_(torch.where(is_empty, 0.0, scale).reshape(shape))
+    if bool(is_empty.any()):
+        indices = torch.where(is_empty.reshape(shape), MAX_INDEX / 2, indices)
     if _all_finite(planes):
         return indices.clamp_(0, MAX_INDEX).round_().to(torch.uint8)
     indices = indices.nan_to_num(0.0).clamp_(0, MAX_INDEX).round_()

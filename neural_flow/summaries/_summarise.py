@@ -25,6 +25,7 @@ def summarise(tensor: torch.Tensor, context: SummaryContext) -> tuple[str, dict[
         sample = take_sample(tensor.detach(), context)
         kind = choose(sample, context)
         arrays, facts = SUMMARIES.get(kind).reduce(sample, context)
+    facts["sample_shape"] = tuple(sample.shape)
     if context.input_hw is not None:
         facts["input_side"] = (context.input_hw[0] * context.input_hw[1]) ** 0.5
     return kind, arrays, facts
@@ -53,8 +54,19 @@ def take_sample(tensor: torch.Tensor, context: SummaryContext) -> torch.Tensor:
         if tensor.numel() > _MAX_DENSE:
             return (tensor.coalesce() if tensor.is_sparse else tensor).values().reshape(-1)[:_MAX_DENSE]
         tensor = tensor.to_dense()
-    dim, size = context.batch_dim, context.batch_size
-    if dim is not None and tensor.dim() > dim and tensor.shape[dim] > 0:
-        share = max(tensor.shape[dim] // max(size, 1), 1)
-        tensor = tensor.select(dim, min(context.sample * share, tensor.shape[dim] - 1))
+    if context.batch_dim is not None and tensor.dim() > context.batch_dim and tensor.shape[context.batch_dim] > 0:
+        tensor = _pick(tensor, context.batch_dim, context)
     return tensor
+
+
+def _pick(tensor: torch.Tensor, dim: int, context: SummaryContext) -> torch.Tensor:
+    """Return one element of the batch. A dimension of several times the batch's size holds a share of each element.
+
+    Such a share is a sequence that was folded into the batch: of a matrix it is shown whole, of anything larger (the
+    windows of an image) its first.
+    """
+    share = max(tensor.shape[dim] // max(context.batch_size, 1), 1)
+    first = min(context.sample * share, tensor.shape[dim] - 1)
+    if share > 1 and tensor.dim() == 2 and tensor.layout == torch.strided:
+        return tensor.narrow(dim, first, min(share, tensor.shape[dim] - first))
+    return tensor.select(dim, first)

@@ -41,11 +41,11 @@ class Segmentation:
         picture = context.input_picture
         if picture is None:
             raise ValueError("a segmentation is drawn over an input picture, and there is none")
-        classes, num_classes = _classes(tensor)
-        height, width = classes.shape
-        rows = torch.linspace(0, height - 1, picture.shape[0]).round().long()
-        columns = torch.linspace(0, width - 1, picture.shape[1]).round().long()
-        shown = classes[rows.to(classes.device)][:, columns.to(classes.device)]
+        height, width = tensor.shape[-2:]
+        rows = torch.linspace(0, height - 1, picture.shape[0], device=tensor.device).round().long()
+        columns = torch.linspace(0, width - 1, picture.shape[1], device=tensor.device).round().long()
+        is_whole = picture.shape[:2] == (height, width)
+        shown, num_classes = _classes(tensor if is_whole else tensor[..., rows, :][..., columns])
         present = torch.bincount(shown.reshape(-1).long()).tolist()
         names = context.labels if len(context.labels) == num_classes else ()
         found = [k for k, count in enumerate(present) if count and k]
@@ -111,7 +111,13 @@ def _classes(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
         whole = tensor.long().clamp(0, _MAX_CLASSES - 1)
         return whole, int(whole.max()) + 1
     scores = as_real(tensor)
-    if scores.shape[0] > 1:
-        return scores.nan_to_num(-torch.inf, posinf=torch.inf, neginf=-torch.inf).argmax(dim=0), scores.shape[0]
-    is_share = bool(((scores >= 0) & (scores <= 1)).all())
-    return (scores[0] > (0.5 if is_share else 0.0)).long(), 2
+    if scores.shape[0] == 1:
+        is_share = bool(((scores >= 0) & (scores <= 1)).all())
+        return (scores[0] > (0.5 if is_share else 0.0)).long(), 2
+    best = scores[0].nan_to_num(-torch.inf, torch.inf, -torch.inf)
+    classes = torch.zeros(best.shape, dtype=torch.long, device=best.device)
+    for index in range(1, scores.shape[0]):  # for few classes faster than argmax over the first dimension
+        is_better = scores[index] > best
+        best = torch.where(is_better, scores[index], best)
+        classes.masked_fill_(is_better, index)
+    return classes, scores.shape[0]

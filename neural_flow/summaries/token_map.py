@@ -32,7 +32,8 @@ class TokenMap:
         columns: tuple[int, ...] = ()
         if num_features > _MAX_COLUMNS:
             rows = as_real(tensor[:: max(1, num_tokens // 256)])
-            rank = rows.var(dim=0, correction=0).nan_to_num(torch.inf, torch.inf)
+            # torch.var over the first dimension is twenty times slower
+            rank = (rows - rows.mean(dim=0)).square_().mean(dim=0).nan_to_num(torch.inf, torch.inf)
             kept = torch.sort(rank, descending=True, stable=True).indices[:_MAX_COLUMNS].sort().values
             columns, shown = tuple(kept.tolist()), tensor[:, kept]
         indices, facts = to_indices(shrink(as_real(shown)[None], context.max_side), "stage")
