@@ -157,11 +157,16 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FramePlacement:
-    """Where a frame stands; ``is_bracket`` where a box would enclose foreign nodes."""
+    """Where a frame stands; ``is_bracket`` where a box would enclose foreign nodes.
+
+    A frame that is broken at the end of a row has one placement per row; all but the first are ``is_continued`` and
+    carry no title.
+    """
 
     frame_id: int
     box: Box
     is_bracket: bool = False
+    is_continued: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,69 +1,135 @@
-"""Places along the flow: a band for each layer, and gaps wide enough for the tracks and arrow labels in them."""
+"""Places along the flow: a band for each layer, and gaps wide enough for the tracks, labels and borders in them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from neural_flow.layout._base import LAYER_GAP, TRACK_PITCH, NodeShape
-from neural_flow.layout.channels import Channel, jogs
+from neural_flow.layout._base import FRAME_PADDING, LAYER_GAP, TRACK_PITCH, NodeShape
+from neural_flow.layout.channels import Channel, Zone
 from neural_flow.layout.grid import Grid
 
 FIRST_TRACK = 11.0
 LAST_TRACK = 15.0
+BORDER_TRACK = 6.0
 OVERHANG_GAP = 4.0
 LABEL_MARGIN = 5.0
+MIN_OUTSIDE = 10.0
+"""Least stretch of an arrow outside frames."""
+CURVE_SPREAD = 150.0
+MAX_CURVE_PITCHES = 6.0
 
 
 @dataclass(slots=True)
 class Bands:
-    """Where layers start and end along the flow, and where the tracks of the gap before each layer start."""
+    """Where layers start and end along the flow, and what lies in the gap before each layer."""
 
-    start: list[float]
-    end: list[float]
-    track: list[float]
+    start: list[float] = field(default_factory=list[float])
+    end: list[float] = field(default_factory=list[float])
+    tracks: list[list[float]] = field(default_factory=list[list[float]])
+    """First track of each zone of each gap."""
+    closed: list[float] = field(default_factory=list[float])
+    """Where the last frame of the layer before has closed, or that layer's end."""
+    opening: list[float] = field(default_factory=list[float])
+    """Where the first frame of the next layer opens, or that layer's start."""
+    frame_start: dict[int, float] = field(default_factory=dict[int, float])
+    frame_end: dict[int, float] = field(default_factory=dict[int, float])
+
+
+@dataclass(slots=True)
+class GapNeeds:
+    """What gaps must hold besides tracks."""
+
+    label_room: list[tuple[float, float]]
+    """Room for arrow labels before and after the tracks, by gap."""
+    opening_room: Sequence[float]
+    """Room along the flow between the border of each frame and what it holds."""
+    min_frame_length: Sequence[float]
+    is_curved: bool
 
 
 def assign_bands(
-    grid: Grid, shapes: list[NodeShape], x: list[float], channels: list[Channel], label_room: list[tuple[float, float]]
+    grid: Grid, shapes: list[NodeShape], x: list[float], channels: list[Channel], needs: GapNeeds
 ) -> Bands:
-    """Return the bands of all layers.
-
-    Args:
-        grid: ordered elements.
-        shapes: room of each node.
-        x: places across the flow.
-        channels: lines of each gap.
-        label_room: for each gap, room for arrow labels before its tracks and after them.
-    """
-    start: list[float] = []
-    end: list[float] = []
-    track: list[float] = []
+    """Return the bands of all layers."""
+    bands = Bands()
     at = 0.0
     for layer in range(grid.num_layers + 1):
-        channel = channels[layer]
-        before, after = label_room[layer]
-        spread = (channel.num_tracks - 1) * TRACK_PITCH if channel.num_tracks else 0.0
-        overhang, is_crossed = _overhang(grid, shapes, x, layer, channel) if layer else (0.0, False)
-        first = at + FIRST_TRACK + before
-        if is_crossed:
-            first = max(first, at + overhang + OVERHANG_GAP)
-        track.append(first)
-        if layer == grid.num_layers:
-            break
-        if channel.num_tracks:
-            gap = first - at + spread + LAST_TRACK + after
-        else:
-            gap = before + after + (2 * LABEL_MARGIN if before or after else 0.0)
-        gap = max(gap, LAYER_GAP + spread, overhang + OVERHANG_GAP)
-        if not layer:
-            gap = gap if channel.num_tracks else 0.0
-        elif channel.num_tracks and not is_crossed and not before and not after:
-            track[-1] = at + FIRST_TRACK + (gap - FIRST_TRACK - spread - LAST_TRACK) / 2
-        at += gap
-        start.append(at)
-        at += max((shapes[element].length for element in grid.rows[layer] if grid.is_node(element)), default=0.0)
-        end.append(at)
-    return Bands(start=start, end=end, track=track)
+        at = _lay_gap(grid, shapes, x, channels[layer], needs, bands, layer, at)
+        if layer < grid.num_layers:
+            bands.start.append(at)
+            at += max((shapes[element].length for element in grid.rows[layer] if grid.is_node(element)), default=0.0)
+            bands.end.append(at)
+    return bands
+
+
+def _lay_gap(
+    grid: Grid,
+    shapes: list[NodeShape],
+    x: list[float],
+    channel: Channel,
+    needs: GapNeeds,
+    bands: Bands,
+    layer: int,
+    start: float,
+) -> float:
+    """Lay the parts of one gap one after the other and return where it ends."""
+    overhang, is_crossed = _overhang(grid, shapes, x, layer, channel) if layer else (0.0, False)
+    at = start + (overhang + OVERHANG_GAP if is_crossed or (overhang and channel.closing) else 0.0)
+    tracks = [at + FIRST_TRACK] * 3
+    if channel.num_tracks[Zone.CLOSING]:
+        at = tracks[Zone.CLOSING] + _spread(channel, Zone.CLOSING)
+    for frame in channel.closing:
+        at += FRAME_PADDING
+        at = max(at, bands.frame_start[frame] + needs.min_frame_length[frame])
+        bands.frame_end[frame] = at
+    bands.closed.append(at)
+    is_inner = 0 < layer < grid.num_layers
+    between, first = _between(channel, needs, layer, is_inner=is_inner)
+    after = _after_opening(channel, needs)
+    least = LAYER_GAP + _spread(channel, Zone.BETWEEN) + _spread(channel, Zone.OPENING)
+    least = max(least, overhang + OVERHANG_GAP)
+    spare = max(0.0, start + least - (at + between + after)) if is_inner else 0.0
+    before, behind = needs.label_room[layer]
+    tracks[Zone.BETWEEN] = at + first + (spare / 2 if not is_crossed and not before and not behind else 0.0)
+    at += between + spare
+    bands.opening.append(at)
+    for frame in channel.opening:
+        bands.frame_start[frame] = at
+        at += needs.opening_room[frame]
+    if channel.num_tracks[Zone.OPENING]:
+        tracks[Zone.OPENING] = at
+        at += _spread(channel, Zone.OPENING) + LAST_TRACK
+    bands.tracks.append(tracks)
+    return at
+
+
+def _spread(channel: Channel, zone: Zone) -> float:
+    return max(0, channel.num_tracks[zone] - 1) * TRACK_PITCH
+
+
+def _between(channel: Channel, needs: GapNeeds, layer: int, *, is_inner: bool) -> tuple[float, float]:
+    """Return the length of the middle part of a gap, and where its first track lies in it."""
+    before, after = needs.label_room[layer]
+    if needs.is_curved:
+        span = max((line.high - line.low for line in channel.lines.values()), default=0.0)
+        return LAYER_GAP + TRACK_PITCH * min(MAX_CURVE_PITCHES, span / CURVE_SPREAD), 0.0
+    first = (BORDER_TRACK if channel.closing else FIRST_TRACK) + before
+    if channel.num_tracks[Zone.BETWEEN]:
+        last = BORDER_TRACK if channel.opening else LAST_TRACK
+        return first + _spread(channel, Zone.BETWEEN) + last + after, first
+    length = before + after + (2 * LABEL_MARGIN if before or after else 0.0)
+    if (channel.closing or channel.opening) and is_inner:
+        length = max(length, MIN_OUTSIDE)
+    return length, first
+
+
+def _after_opening(channel: Channel, needs: GapNeeds) -> float:
+    """Return the length of the last part of a gap: borders that open, and the tracks behind them."""
+    length = sum(needs.opening_room[frame] for frame in channel.opening)
+    if channel.num_tracks[Zone.OPENING]:
+        length += _spread(channel, Zone.OPENING) + LAST_TRACK
+    return length
 
 
 def _overhang(grid: Grid, shapes: list[NodeShape], x: list[float], layer: int, channel: Channel) -> tuple[float, bool]:
@@ -77,10 +143,5 @@ def _overhang(grid: Grid, shapes: list[NodeShape], x: list[float], layer: int, c
         if overhang > 0:
             reach = max(reach, overhang)
             low, high = x[node] - shape.before, x[node] - shape.body_before
-            is_crossed = is_crossed or any(line.low < high and line.high > low for line in jogs(channel))
+            is_crossed = is_crossed or any(line.low < high and line.high > low for line in channel.jogs())
     return reach, is_crossed
-
-
-def track_position(bands: Bands, layer: int, track: int) -> float:
-    """Return where a track of the gap before ``layer`` lies along the flow."""
-    return bands.track[layer] + track * TRACK_PITCH

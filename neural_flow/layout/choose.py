@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from neural_flow.drawing import Diagram, Layout, LayoutOptions, Sizes
+from neural_flow.drawing import Diagram, Direction, Layout, LayoutOptions, Sizes
 from neural_flow.layout._base import LAYOUT_STYLES
+from neural_flow.layout.graph import split_diagram
+from neural_flow.layout.layered import lay_out_part, make_draft, make_sheet
+from neural_flow.layout.sheet import Sheet, extent, finish, pack
+from neural_flow.layout.u_shape import make_u_sheet
+from neural_flow.layout.wrap import Wrapping, page_cost, wrap, wrappings
+
+HEADER_ROOM = 48.0
+"""What a drawing adds above and below its layout: header and legend."""
+MAX_ASPECT = 3.0
+MAX_SHORT_LAYERS = 12
 
 
 def lay_out(diagram: Diagram, sizes: Sizes, options: LayoutOptions, style: str = "auto") -> Layout:
     """Place ``diagram`` on a page.
+
+    ``auto`` draws a U where there is one. Else it draws one row if that fits the page, else the rows or columns that
+    fit best; only what is too large for any of them makes the page grow.
 
     Args:
         diagram: nodes, arrows and frames.
@@ -20,4 +33,45 @@ def lay_out(diagram: Diagram, sizes: Sizes, options: LayoutOptions, style: str =
     """
     if style != "auto":
         return LAYOUT_STYLES.get(style)(diagram, sizes, options)
-    return LAYOUT_STYLES.get("layered")(diagram, sizes, options)
+    sheets = [_choose_sheet(part, sizes, options) for part in split_diagram(diagram)]
+    return finish(pack(sheets, max_width=options.max_width))
+
+
+def _choose_sheet(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> Sheet:
+    """Return the best sheet of a connected diagram."""
+    curved: Sheet | None = None
+    if options.direction != "tb":
+        curved = make_u_sheet(diagram, sizes)
+        if curved is not None:
+            box = extent(curved)
+            if box.width <= options.max_width and box.height <= options.max_height:
+                return curved
+    directions: list[Direction] = ["lr", "tb"] if options.direction == "auto" else [options.direction]
+    candidates: list[tuple[tuple[float, int], int, Wrapping]] = []
+    for index, direction in enumerate(directions):
+        draft = make_draft(diagram, sizes, direction)
+        row = wrap(draft, 1)
+        if row is None:
+            continue
+        if index == 0 and _is_fine_row(row, options, draft.plan.grid.num_layers):
+            return make_sheet(row.draft, "layered")
+        found = wrappings(draft, options)
+        # Ties go to rows: papers read from left to right.
+        candidates += [(_with_bias(page_cost(wrapping, options), index), index, wrapping) for wrapping in found]
+    if curved is not None:
+        return curved
+    if not candidates:
+        return lay_out_part(diagram, sizes, directions[0])
+    best = min(candidates, key=lambda candidate: candidate[:2])[2]
+    return make_sheet(best.draft, "wrapped" if best.num_rows > 1 else "layered")
+
+
+def _with_bias(cost: tuple[float, int], index: int) -> tuple[float, int]:
+    return cost[0] + 0.3 * index, cost[1]
+
+
+def _is_fine_row(row: Wrapping, options: LayoutOptions, num_layers: int) -> bool:
+    """Return whether one row fits the page and is no ribbon, or is too short to be worth a second one."""
+    if row.width > options.max_width or row.height > options.max_height:
+        return False
+    return num_layers <= MAX_SHORT_LAYERS or row.width <= MAX_ASPECT * (row.height + HEADER_ROOM)

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from neural_flow.layout._base import LANE_WIDTH, NODE_GAP, NODE_LANE_GAP, NodeShape
 from neural_flow.layout.grid import Grid
+from neural_flow.layout.settle import FRAME_GAP, FrameRooms, settle_frames
 
 NUM_SWEEPS = 16
 NUM_BLOCK_ROUNDS = 3
@@ -31,17 +32,22 @@ class Field:
     """Per element: (neighbour, place wanted relative to it, weight)."""
     links_down: list[list[tuple[int, float, float]]]
     x: list[float]
+    place: list[int]
+    """Index of each element in its layer."""
 
 
-def assign_coordinates(grid: Grid, shapes: list[NodeShape], in_ports: dict[int, float]) -> list[float]:
+def assign_coordinates(
+    grid: Grid, shapes: list[NodeShape], in_ports: dict[int, float], rooms: FrameRooms
+) -> list[float]:
     """Return the place of every element across the flow.
 
     Args:
         grid: ordered elements.
         shapes: room of each node.
         in_ports: offset of each edge's end from the axis of its target.
+        rooms: what frames need across the flow.
     """
-    field = _make_field(grid, shapes, in_ports)
+    field = _make_field(grid, shapes, in_ports, rooms)
     _pack(field)
     wide = [layer for layer in range(grid.num_layers) if _is_movable(grid, layer)]
     for sweep in range(NUM_SWEEPS):
@@ -52,6 +58,7 @@ def assign_coordinates(grid: Grid, shapes: list[NodeShape], in_ports: dict[int, 
     for _ in range(NUM_BLOCK_ROUNDS):
         for chain in chains:
             _straighten(field, chain)
+    settle_frames(grid, field.x, field.before, field.after, field.gaps, chains, rooms)
     return field.x
 
 
@@ -60,14 +67,14 @@ def _is_movable(grid: Grid, layer: int) -> bool:
     return len(row) > 1 or (len(row) == 1 and not grid.is_trunk[row[0]])
 
 
-def _make_field(grid: Grid, shapes: list[NodeShape], in_ports: dict[int, float]) -> Field:
+def _make_field(grid: Grid, shapes: list[NodeShape], in_ports: dict[int, float], rooms: FrameRooms) -> Field:
     graph = grid.graph
     num_elements, num_nodes = len(grid.layer), graph.num_nodes
     before = [shape.before for shape in shapes] + [LANE_WIDTH / 2] * (num_elements - num_nodes)
     after = [shape.after for shape in shapes] + [LANE_WIDTH / 2] * (num_elements - num_nodes)
     gaps: list[list[float]] = []
     for row in grid.rows:
-        gaps.append([after[a] + before[b] + gap_between(grid, a, b) for a, b in pairwise(row)])
+        gaps.append([after[a] + before[b] + gap_between(grid, a, b, rooms) for a, b in pairwise(row)])
     up: list[list[tuple[int, float, float]]] = [[] for _ in range(num_elements)]
     down: list[list[tuple[int, float, float]]] = [[] for _ in range(num_elements)]
 
@@ -88,11 +95,29 @@ def _make_field(grid: Grid, shapes: list[NodeShape], in_ports: dict[int, float])
             connect(hop, turn, 0.0, weight if grid.is_node(hop) else LANE_WEIGHT)
         else:
             connect(hop, target, in_ports.get(edge, 0.0), weight)
-    return Field(grid=grid, before=before, after=after, gaps=gaps, links_up=up, links_down=down, x=[0.0] * num_elements)
+    place = [0] * num_elements
+    for row in grid.rows:
+        for index, element in enumerate(row):
+            place[element] = index
+    return Field(
+        grid=grid,
+        before=before,
+        after=after,
+        gaps=gaps,
+        links_up=up,
+        links_down=down,
+        x=[0.0] * num_elements,
+        place=place,
+    )
 
 
-def gap_between(grid: Grid, first: int, second: int) -> float:
+def gap_between(grid: Grid, first: int, second: int, rooms: FrameRooms) -> float:
     """Return the white space between two neighbours of one layer."""
+    inside, outside = grid.frames[first], grid.frames[second]
+    if inside != outside:
+        borders = sum(rooms.high[frame] for frame in inside if frame not in outside)
+        borders += sum(rooms.low[frame] for frame in outside if frame not in inside)
+        return borders + FRAME_GAP
     if grid.is_node(first) and grid.is_node(second):
         return NODE_GAP
     if not grid.is_node(first) and not grid.is_node(second):
@@ -236,7 +261,7 @@ def _straighten(field: Field, chain: list[int]) -> None:
 def _free_interval(field: Field, element: int) -> tuple[float, float]:
     layer = field.grid.layer[element]
     row, gaps = field.grid.rows[layer], field.gaps[layer]
-    at = row.index(element)
+    at = field.place[element]
     low = field.x[row[at - 1]] + gaps[at - 1] if at else float("-inf")
     high = field.x[row[at + 1]] - gaps[at] if at + 1 < len(row) else float("inf")
     return low, high

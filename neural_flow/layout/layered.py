@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from neural_flow.drawing import Diagram, Direction, Layout, LayoutOptions, Placement, Point, Sizes
-from neural_flow.layout._base import LAYOUT_STYLES, body_and_label, shape_of
-from neural_flow.layout.bands import assign_bands
-from neural_flow.layout.channels import make_channels
+from dataclasses import dataclass, replace
+
+from neural_flow.drawing import Arrow, Box, Diagram, Direction, Layout, LayoutOptions, Placement, Point, Sizes
+from neural_flow.layout._base import (
+    ARROW_LABEL_GAP,
+    FRAME_PADDING,
+    LAYOUT_STYLES,
+    NodeShape,
+    body_and_label,
+    shape_of,
+)
+from neural_flow.layout.bands import GapNeeds, assign_bands
+from neural_flow.layout.channels import assign_tracks, make_channels
 from neural_flow.layout.coordinates import assign_coordinates
+from neural_flow.layout.frame_boxes import frame_boxes, frame_rooms
+from neural_flow.layout.frames import TITLE_INSET, FrameTree, build_tree, mark_elements, place_frames, title_strips
 from neural_flow.layout.graph import FlowGraph, adopt_forward_returns, build_graph, split_diagram
-from neural_flow.layout.grid import build_grid, place_turns
+from neural_flow.layout.grid import Grid, build_grid, place_turns
+from neural_flow.layout.labels import SIDE_GAP, place_arrow_labels
 from neural_flow.layout.order import order_layers
+from neural_flow.layout.plan import Plan
 from neural_flow.layout.ports import assign_in_ports
 from neural_flow.layout.ranks import assign_ranks
-from neural_flow.layout.routing import Plan, route_curves, route_orthogonal
+from neural_flow.layout.routing import route_curves, route_orthogonal
+from neural_flow.layout.settle import FrameRooms
 from neural_flow.layout.sheet import Sheet, finish, make_routes, pack
 
 MAX_ORTHOGONAL_NODES = 60
@@ -29,30 +43,62 @@ def lay_out_layered(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> L
 
 
 def lay_out_part(diagram: Diagram, sizes: Sizes, direction: Direction) -> Sheet:
-    """Return the sheet of a connected diagram."""
-    plan, is_curved = make_plan(build_graph(diagram), sizes, direction)
-    sheet = Sheet(style="layered", direction=direction)
-    fill_sheet(sheet, plan, sizes, is_curved=is_curved)
-    return sheet
+    """Return the sheet of a connected diagram, in one row or column."""
+    return make_sheet(make_draft(diagram, sizes, direction), "layered")
 
 
-def make_plan(graph: FlowGraph, sizes: Sizes, direction: Direction) -> tuple[Plan, bool]:
-    """Return the placed grid of a connected graph, and whether its lines are curves."""
-    shapes = [shape_of(node, sizes.nodes[node.node_id], direction) for node in graph.nodes]
-    is_curved = not _is_calm(graph)
+@dataclass(slots=True)
+class Draft:
+    """A placed connected diagram with what a sheet is made of."""
+
+    plan: Plan
+    tree: FrameTree
+    rooms: FrameRooms
+    sizes: Sizes
+    direction: Direction
+    is_curved: bool
+
+
+def make_draft(diagram: Diagram, sizes: Sizes, direction: Direction) -> Draft:
+    """Place a connected diagram in one row."""
+    graph = build_graph(diagram)
     ranks = assign_ranks(graph)
     adopt_forward_returns(graph, ranks)
+    place = {node.node_id: index for index, node in enumerate(graph.nodes)}
+    tree = build_tree(diagram.frames, place, sizes)
+    rooms = frame_rooms(tree, direction)
     grid = build_grid(graph, ranks)
+    mark_elements(grid, tree)
     order_layers(grid, lanes_after=direction == "lr")
+    is_curved = not _is_calm(graph)
     if not is_curved:
         place_turns(grid)
+    shapes = [shape_of(node, sizes.nodes[node.node_id], direction) for node in graph.nodes]
+    label_room = _make_label_room(grid, shapes, sizes, direction)
     in_ports = assign_in_ports(grid, shapes)
-    x = assign_coordinates(grid, shapes, in_ports)
+    x = assign_coordinates(grid, shapes, in_ports, rooms)
     channels = make_channels(grid, x, in_ports)
-    room = [(0.0, 0.0)] * (grid.num_layers + 1)
-    bands = assign_bands(grid, shapes, x, channels, room)
-    plan = Plan(grid=grid, shapes=shapes, x=x, in_ports=in_ports, channels=channels, bands=bands)
-    return plan, is_curved or any(channel.num_overlaps for channel in channels)
+    if not is_curved:
+        assign_tracks(channels)
+        is_curved = any(channel.num_overlaps for channel in channels)
+    is_level = direction == "lr"
+    needs = GapNeeds(
+        label_room=label_room,
+        opening_room=[FRAME_PADDING if is_level else tree.top_room(frame) for frame in range(len(tree.frames))],
+        min_frame_length=[width + 2 * TITLE_INSET if width and is_level else 0.0 for width in tree.title_width],
+        is_curved=is_curved,
+    )
+    plan = Plan(
+        grid=grid,
+        shapes=shapes,
+        x=x,
+        in_ports=in_ports,
+        channels=channels,
+        bands=assign_bands(grid, shapes, x, channels, needs),
+        row_of=[0] * grid.num_layers,
+        shifts=[(0.0, 0.0)],
+    )
+    return Draft(plan=plan, tree=tree, rooms=rooms, sizes=sizes, direction=direction, is_curved=is_curved)
 
 
 def _is_calm(graph: FlowGraph) -> bool:
@@ -63,26 +109,64 @@ def _is_calm(graph: FlowGraph) -> bool:
     return density <= MAX_SPARSE_DENSITY
 
 
-def fill_sheet(sheet: Sheet, plan: Plan, sizes: Sizes, *, is_curved: bool) -> None:
-    """Add the nodes and routes of ``plan`` to ``sheet``."""
-    graph = plan.grid.graph
+def _make_label_room(
+    grid: Grid, shapes: list[NodeShape], sizes: Sizes, direction: Direction
+) -> list[tuple[float, float]]:
+    """Return the room for arrow labels in each gap, and widen ``shapes`` where labels stand beside lines.
+
+    The label of a line that is alone at its source stands there; else at its target, where lines have parted.
+    """
+    graph = grid.graph
+    room = [(0.0, 0.0)] * (grid.num_layers + 1)
+    for edge in range(graph.num_edges):
+        width, height = sizes.arrow_labels.get(graph.arrows[edge].arrow_id, (0.0, 0.0))
+        if width <= 0:
+            continue
+        source, target = graph.source[edge], graph.target[edge]
+        is_alone = len(graph.outgoing[source]) == 1
+        length = width + 2.0 if direction == "lr" else height + 2.0
+        layer = grid.layer[source] + 1 if is_alone else grid.layer[target]
+        before, after = room[layer]
+        room[layer] = (max(before, length), after) if is_alone else (before, max(after, length))
+        node = source if is_alone else target
+        shape = shapes[node]
+        if direction == "lr":
+            shapes[node] = replace(shape, before=max(shape.before, height + ARROW_LABEL_GAP))
+        else:
+            shapes[node] = replace(shape, after=max(shape.after, width + SIDE_GAP))
+    return room
+
+
+def make_sheet(draft: Draft, style: str) -> Sheet:
+    """Return the sheet of a draft: nodes, routes, frames and arrow labels in page coordinates."""
+    plan, graph = draft.plan, draft.plan.grid.graph
+    sheet = Sheet(style=style, direction=draft.direction)
+    obstacles: list[tuple[int, Box]] = []
     for index, node in enumerate(graph.nodes):
         body, label = body_and_label(
-            plan.shapes[index], sizes.nodes[node.node_id], sheet.direction, plan.node_start(index), plan.x[index]
+            plan.shapes[index],
+            draft.sizes.nodes[node.node_id],
+            draft.direction,
+            plan.node_start(index),
+            plan.across(index),
         )
-        sheet.placements.append(
-            Placement(
-                node_id=node.node_id,
-                body=body,
-                label=label,
-                label_side="above" if sheet.direction == "lr" else "below",
-            )
-        )
-    points = route_curves(plan) if is_curved else route_orthogonal(plan)
-    sheet.routes.extend(make_routes(order_ways(graph, points), is_curved=is_curved, direction=sheet.direction))
+        side = "above" if draft.direction == "lr" else "below"
+        sheet.placements.append(Placement(node_id=node.node_id, body=body, label=label, label_side=side))
+        obstacles += [(index, box) for box in (body, label) if box is not None]
+    points = route_curves(plan) if draft.is_curved else route_orthogonal(plan)
+    routes = make_routes(order_ways(graph, points), is_curved=draft.is_curved, direction=draft.direction)
+    titled: set[int] = set()
+    for boxes in frame_boxes(plan, draft.tree, draft.rooms, draft.direction):
+        sheet.frames.extend(place_frames(draft.tree, boxes, obstacles, titled))
+        titled.update(boxes)
+    taken = [box for _, box in obstacles] + title_strips(draft.tree, sheet.frames)
+    sheet.routes.extend(
+        place_arrow_labels(routes, draft.sizes.arrow_labels, taken, prefers_level=draft.direction == "lr")
+    )
+    return sheet
 
 
-def order_ways(graph: FlowGraph, points: dict[int, list[Point]]) -> list[tuple]:
+def order_ways(graph: FlowGraph, points: dict[int, list[Point]]) -> list[tuple[Arrow, int, list[Point]]]:
     """Return arrows with source and points; the line that others split off comes first."""
     is_trunk = [False] * graph.num_nodes
     for node in graph.trunk:

@@ -119,9 +119,7 @@ def _find_branches(graph: FlowGraph, place: dict[int, int]) -> list[Branch]:
     return branches
 
 
-def _level_pairs(
-    graph: FlowGraph, place: dict[int, int], resolution: list[int], branches: list[Branch]
-) -> list[_Pair]:
+def _level_pairs(graph: FlowGraph, place: dict[int, int], resolution: list[int], branches: list[Branch]) -> list[_Pair]:
     """Return the skips over a run of lower resolution than their own source, as trunk positions."""
     pairs: list[_Pair] = []
     for edge in range(graph.num_edges):

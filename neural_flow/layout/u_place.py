@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from neural_flow.drawing import Box, NodeSize, Sizes
 from neural_flow.layout._base import LABEL_GAP
@@ -11,15 +12,21 @@ from neural_flow.layout.u_find import Branch, UShape
 
 STEP = 33.0
 """From the front centre of one level's last stage to the left edge of the next level's first."""
-ROW_GAP = 19.0
 CARD_GAP = 24.0
 RING_GAP = 20.8
-SKIP_LENGTH = 16.0
 ELBOW_REACH = 14.0
 TEXT_MARGIN = 5.0
 LABEL_SPACE = 4.0
 LANE_SPACE = 9.0
 BUS_GAP = 16.0
+
+
+@dataclass(frozen=True, slots=True)
+class USpacing:
+    """Between the lowest front of a row and the next row's stacks; between a skip's source and its merge."""
+
+    row_gap: float = 19.0
+    skip_length: float = 16.0
 
 
 @dataclass(slots=True)
@@ -28,6 +35,7 @@ class UPlaces:
 
     graph: FlowGraph
     shape: UShape
+    spacing: USpacing
     sizes: list[NodeSize]
     text_width: list[float]
     x: list[float]
@@ -77,13 +85,14 @@ class UPlaces:
         return self.graph.nodes[node].role == "ring"
 
 
-def place_u(graph: FlowGraph, shape: UShape, sizes: Sizes) -> UPlaces:
+def place_u(graph: FlowGraph, shape: UShape, sizes: Sizes, spacing: USpacing) -> UPlaces:
     """Return the places of every node of a recognised U."""
     num_nodes = graph.num_nodes
     texts = [sizes.arrow_labels.get(arrow.arrow_id, (0.0, 0.0))[0] for arrow in graph.arrows]
     places = UPlaces(
         graph=graph,
         shape=shape,
+        spacing=spacing,
         sizes=[sizes.nodes[node.node_id] for node in graph.nodes],
         text_width=texts,
         x=[0.0] * num_nodes,
@@ -136,7 +145,7 @@ def _gap_after(places: UPlaces, node: int, following: int) -> float:
 
 def _place_run(places: UPlaces, run: list[int], start: float) -> None:
     places.x[run[0]] = start
-    for node, following in zip(run, run[1:], strict=False):
+    for node, following in pairwise(run):
         places.x[following] = places.right(node) + _gap_after(places, node, following)
 
 
@@ -151,7 +160,7 @@ def _place_columns(places: UPlaces) -> None:
     for level in range(shape.depth - 1, -1, -1):
         bridge, run = shape.bridges[level], shape.right[level]
         room = sum(places.sizes[node].width + RING_GAP for node in bridge.stops)
-        least = places.right(bridge.source) + SKIP_LENGTH + (RING_GAP if bridge.stops else 0.0) + room
+        least = places.right(bridge.source) + places.spacing.skip_length + (RING_GAP if bridge.stops else 0.0) + room
         first, last = run[0], lower[-1]
         if places.is_ring(first):
             start = places.centre(last) - places.sizes[first].width / 2
@@ -234,7 +243,7 @@ def _place_rows(places: UPlaces) -> None:
         if level:
             low = max(places.sizes[node].front_height / 2 for node in rows[level - 1])
             high = max(places.sizes[node].height - places.sizes[node].front_height / 2 for node in row)
-            axis += low + ROW_GAP + high
+            axis += low + places.spacing.row_gap + high
             axis = max([axis, *(_least_axis(upper, box) for upper in above for box in boxes)])
         for node in row:
             places.y[node] = axis

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from neural_flow.drawing import Diagram, Layout, LayoutOptions, Placement, Point, Sizes
-from neural_flow.layout._base import CLEARANCE, LAYOUT_STYLES, MIN_PORT_PITCH
+from neural_flow.drawing import Box, Diagram, FramePlacement, Layout, LayoutOptions, Placement, Point, Sizes
+from neural_flow.layout._base import CLEARANCE, FRAME_PADDING, LAYOUT_STYLES, MIN_PORT_PITCH
+from neural_flow.layout.frames import TITLE_INSET, FrameTree, build_tree, place_frames, title_strips
 from neural_flow.layout.graph import FlowGraph, build_graph, split_diagram
+from neural_flow.layout.labels import place_arrow_labels
 from neural_flow.layout.layered import lay_out_part
 from neural_flow.layout.routing import simplify
 from neural_flow.layout.sheet import Sheet, finish, make_routes, pack
-from neural_flow.layout.u_find import find_u
-from neural_flow.layout.u_place import CARD_GAP, LANE_SPACE, UPlaces, place_u
+from neural_flow.layout.u_find import UShape, find_u
+from neural_flow.layout.u_place import CARD_GAP, LANE_SPACE, UPlaces, USpacing, place_u
 
 TAP_REACH = 9.0
+LABEL_PADDING = 5.6
+SPACINGS = (USpacing(), USpacing(skip_length=23.0), USpacing(24.0, 23.0), USpacing(36.0, 26.0))
+"""Tried in turn until every frame stands clear."""
 
 
 @LAYOUT_STYLES.register("u")
@@ -30,8 +35,10 @@ def make_u_sheet(diagram: Diagram, sizes: Sizes) -> Sheet | None:
     shape = find_u(graph, sizes)
     if shape is None:
         return None
-    places = place_u(graph, shape, sizes)
-    sheet = Sheet(style="u", direction="lr")
+    tree = build_tree(diagram.frames, {node.node_id: index for index, node in enumerate(graph.nodes)}, sizes)
+    places, frames = _place_clear_of_frames(graph, shape, sizes, tree)
+    obstacles = _obstacles(places)
+    sheet = Sheet(style="u", direction="lr", frames=frames)
     for index, node in enumerate(graph.nodes):
         sheet.placements.append(
             Placement(
@@ -42,9 +49,64 @@ def make_u_sheet(diagram: Diagram, sizes: Sizes) -> Sheet | None:
             )
         )
     ways = [(graph.arrows[edge], graph.source[edge], _way(places, edge)) for edge in _drawing_order(graph)]
-    ways += [(arrow, source, _loop(places, source, target)) for source, target, arrow in graph.returns]
-    sheet.routes.extend(make_routes(ways, is_curved=False, direction="lr"))
+    ways += [(arrow, source, _loop(places, frames, source, target)) for source, target, arrow in graph.returns]
+    routes = make_routes(ways, is_curved=False, direction="lr")
+    taken = [box for _, box in obstacles] + title_strips(tree, frames)
+    sheet.routes.extend(place_arrow_labels(routes, sizes.arrow_labels, taken, prefers_level=None))
     return sheet
+
+
+def _place_clear_of_frames(
+    graph: FlowGraph, shape: UShape, sizes: Sizes, tree: FrameTree
+) -> tuple[UPlaces, list[FramePlacement]]:
+    """Return places spaced just widely enough for every frame to be a box, if any spacing is."""
+    found: list[tuple[UPlaces, list[FramePlacement]]] = []
+    for spacing in SPACINGS:
+        places = place_u(graph, shape, sizes, spacing)
+        frames = place_frames(tree, _frame_boxes(places, tree), _obstacles(places))
+        found.append((places, frames))
+        if not any(frame.is_bracket for frame in frames) and len(frames) == len(tree.frames):
+            return found[-1]
+    return found[0]
+
+
+def _obstacles(places: UPlaces) -> list[tuple[int, Box]]:
+    return [
+        (node, box)
+        for node in range(places.graph.num_nodes)
+        for box in (places.body(node), places.label(node))
+        if box is not None
+    ]
+
+
+def _frame_boxes(places: UPlaces, tree: FrameTree) -> dict[int, Box]:
+    """Return the boxes round the members of each frame: bodies, labels and the lanes of detours between members."""
+    boxes: dict[int, Box] = {}
+    for frame in range(len(tree.frames) - 1, -1, -1):
+        members = tree.members[frame]
+        inside = [boxes[child] for child in boxes if tree.parent[child] == frame]
+        bodies = [places.body(node) for node in members]
+        labels = [label for node in members if (label := places.label(node))]
+        lanes = [
+            places.y[places.graph.source[edge]] + lane
+            for edge, lane in places.detours.items()
+            if places.graph.target[edge] in members
+        ]
+        # A label weighs less than a body: it may stand nearer to the border.
+        left = min([box.x - FRAME_PADDING for box in [*bodies, *inside]] + [box.x - LABEL_PADDING for box in labels])
+        right = max(
+            [box.x + box.width + FRAME_PADDING for box in [*bodies, *inside]]
+            + [box.x + box.width + LABEL_PADDING for box in labels]
+        )
+        top = min([box.y for box in [*bodies, *labels, *inside]] + lanes) - tree.top_room(frame)
+        low = max(
+            [box.y + box.height + FRAME_PADDING for box in [*bodies, *inside]]
+            + [box.y + box.height + LABEL_PADDING for box in labels]
+            + [lane + LABEL_PADDING for lane in lanes]
+        )
+        width = max(right - left, tree.title_width[frame] + 2 * TITLE_INSET)
+        boxes[frame] = Box(x=left, y=top, width=width, height=low - top)
+    return boxes
 
 
 def _drawing_order(graph: FlowGraph) -> list[int]:
@@ -120,9 +182,9 @@ def _rise(places: UPlaces, index: int, source: int, target: int) -> list[Point]:
     return [(places.right(source) + CLEARANCE, bus), (x, bus), (x, places.bottom(target) + CLEARANCE)]
 
 
-def _loop(places: UPlaces, source: int, target: int) -> list[Point]:
+def _loop(places: UPlaces, frames: list[FramePlacement], source: int, target: int) -> list[Point]:
     """Return from the end to the start, over the top of everything."""
-    boxes = [box for node in range(places.graph.num_nodes) for box in (places.body(node), places.label(node)) if box]
+    boxes = [box for _, box in _obstacles(places)] + [frame.box for frame in frames]
     top = min(box.y for box in boxes) - LANE_SPACE
     out, back = places.right(source) + TAP_REACH, places.x[target] - CARD_GAP / 2
     y, end = places.y[source], places.y[target]

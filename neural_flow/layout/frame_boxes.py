@@ -1,0 +1,73 @@
+"""Boxes of frames round their elements in a placed grid, one for each row that a frame reaches into."""
+
+from __future__ import annotations
+
+from neural_flow.drawing import Box, Direction
+from neural_flow.layout._base import FRAME_PADDING, LANE_WIDTH
+from neural_flow.layout.frames import TITLE_INSET, FrameTree
+from neural_flow.layout.plan import Plan
+from neural_flow.layout.settle import FrameRooms
+
+CUT_PADDING = 6.0
+
+
+def frame_rooms(tree: FrameTree, direction: Direction) -> FrameRooms:
+    """Return what frames need across the flow. Titles stand at the top of the page, whatever the direction."""
+    num = len(tree.frames)
+    tops = [tree.top_room(frame) for frame in range(num)]
+    widths = [width + 2 * TITLE_INSET if width else 0.0 for width in tree.title_width]
+    if direction == "lr":
+        return FrameRooms(low=tops, high=[FRAME_PADDING] * num, width=[0.0] * num)
+    return FrameRooms(low=[FRAME_PADDING] * num, high=[FRAME_PADDING] * num, width=widths)
+
+
+def frame_boxes(plan: Plan, tree: FrameTree, rooms: FrameRooms, direction: Direction) -> list[dict[int, Box]]:
+    """Return for each row the boxes of the frames in it, by place in the tree, in page coordinates."""
+    num_rows = len(plan.shifts)
+    rows: list[dict[int, Box]] = [{} for _ in range(num_rows)]
+    for row in range(num_rows):
+        layers = [layer for layer, found in enumerate(plan.row_of) if found == row]
+        for frame, (low, high) in row_reach(plan, tree, rooms, layers).items():
+            start, end = _along(plan, frame, layers)
+            if direction == "lr":
+                rows[row][frame] = Box(x=start, y=low, width=end - start, height=high - low)
+            else:
+                rows[row][frame] = Box(x=low, y=start, width=high - low, height=end - start)
+    return rows
+
+
+def row_reach(plan: Plan, tree: FrameTree, rooms: FrameRooms, layers: list[int]) -> dict[int, tuple[float, float]]:
+    """Return how far each frame reaches across the flow in ``layers``, inner frames within outer ones."""
+    grid = plan.grid
+    reach: dict[int, tuple[float, float]] = {}
+    for layer in layers:
+        for element in grid.rows[layer]:
+            frames = grid.frames[element]
+            if not frames:
+                continue
+            before = plan.shapes[element].before if grid.is_node(element) else LANE_WIDTH / 2
+            after = plan.shapes[element].after if grid.is_node(element) else LANE_WIDTH / 2
+            at = plan.across(element)
+            for frame in frames:
+                low, high = reach.get(frame, (float("inf"), float("-inf")))
+                reach[frame] = (min(low, at - before), max(high, at + after))
+    result: dict[int, tuple[float, float]] = {}
+    # Children come after their parents in the tree: going backwards, every child is done before its parent.
+    for frame in sorted(reach, reverse=True):
+        low, high = reach[frame]
+        inner = [result[child] for child in result if tree.parent[child] == frame]
+        low = min([low, *(child[0] for child in inner)]) - rooms.low[frame]
+        high = max([high, *(child[1] for child in inner)]) + rooms.high[frame]
+        result[frame] = (low, max(high, low + rooms.width[frame]))
+    return result
+
+
+def _along(plan: Plan, frame: int, layers: list[int]) -> tuple[float, float]:
+    """Return where a frame starts and ends along the flow within one row."""
+    bands, first, last = plan.bands, layers[0], layers[-1]
+    start, end = bands.frame_start[frame], bands.frame_end[frame]
+    if start < bands.opening[first]:
+        start = bands.start[first] - CUT_PADDING
+    if end > bands.closed[last + 1]:
+        end = bands.end[last] + CUT_PADDING
+    return plan.along(first, start), plan.along(first, max(end, start + 2 * FRAME_PADDING))

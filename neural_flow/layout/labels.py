@@ -1,0 +1,171 @@
+"""Labels of arrows: beside a stretch of their own line, free of everything else, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from neural_flow.drawing import Box, Point, Route
+from neural_flow.layout._base import ARROW_LABEL_GAP, HEAD_LENGTH
+
+CELL = 64.0
+SIDE_GAP = 4.0
+START_GAP = 5.0
+SLIDE = 4.0
+CHORDS = 8
+MARGIN = 0.8
+
+
+class Occupancy:
+    """Boxes already taken, in a grid of square cells."""
+
+    def __init__(self, boxes: Iterable[Box]) -> None:
+        self._cells: dict[tuple[int, int], list[Box]] = {}
+        for box in boxes:
+            self.add(box)
+
+    def add(self, box: Box) -> None:
+        """Take ``box``."""
+        for cell in self._covered(box):
+            self._cells.setdefault(cell, []).append(box)
+
+    def is_free(self, box: Box) -> bool:
+        """Return whether ``box`` meets nothing that is taken."""
+        return not any(_meet(box, other) for cell in self._covered(box) for other in self._cells.get(cell, ()))
+
+    def _covered(self, box: Box) -> Iterator[tuple[int, int]]:
+        for column in range(int(box.x // CELL), int((box.x + box.width) // CELL) + 1):
+            for row in range(int(box.y // CELL), int((box.y + box.height) // CELL) + 1):
+                yield column, row
+
+
+def _meet(first: Box, second: Box) -> bool:
+    return (
+        first.x < second.x + second.width + MARGIN
+        and second.x < first.x + first.width + MARGIN
+        and first.y < second.y + second.height + MARGIN
+        and second.y < first.y + first.height + MARGIN
+    )
+
+
+def place_arrow_labels(
+    routes: Sequence[Route],
+    sizes: Mapping[int, tuple[float, float]],
+    taken: Iterable[Box],
+    *,
+    prefers_level: bool | None,
+) -> list[Route]:
+    """Return the routes with a label box where one is free.
+
+    Args:
+        routes: ways of all arrows.
+        sizes: width and height of each label, by arrow id.
+        taken: boxes that labels must not touch: bodies, node labels, titles and borders of frames.
+        prefers_level: whether level stretches come before upright ones; None takes them in the order of the line.
+    """
+    if not any(sizes.get(route.arrow_id) for route in routes):
+        return list(routes)
+    occupancy = Occupancy([*taken, *(box for route in routes for box in line_boxes(route))])
+    result: list[Route] = []
+    for route in routes:
+        size = sizes.get(route.arrow_id)
+        if size and size[0] > 0:
+            for box in _candidates(route, size, prefers_level=prefers_level):
+                if occupancy.is_free(box):
+                    occupancy.add(box)
+                    route = replace(route, label=box)
+                    break
+        result.append(route)
+    return result
+
+
+def line_boxes(route: Route) -> list[Box]:
+    """Return thin boxes along a route."""
+    points = list(route.points) if route.style == "orthogonal" else flatten(route.points)
+    return [
+        Box(x=min(a[0], b[0]), y=min(a[1], b[1]), width=abs(a[0] - b[0]), height=abs(a[1] - b[1]))
+        for a, b in pairwise(points)
+    ]
+
+
+def flatten(points: Sequence[Point]) -> list[Point]:
+    """Return the corners of a chord line along cubics."""
+    result = [points[0]]
+    for index in range(0, len(points) - 1, 3):
+        a, b, c, d = points[index : index + 4]
+        if a[0] == b[0] == c[0] == d[0] or a[1] == b[1] == c[1] == d[1]:
+            result.append(d)
+            continue
+        for step in range(1, CHORDS + 1):
+            t = step / CHORDS
+            u = 1 - t
+            weights = (u * u * u, 3 * u * u * t, 3 * u * t * t, t * t * t)
+            result.append(
+                (
+                    weights[0] * a[0] + weights[1] * b[0] + weights[2] * c[0] + weights[3] * d[0],
+                    weights[0] * a[1] + weights[1] * b[1] + weights[2] * c[1] + weights[3] * d[1],
+                )
+            )
+    return result
+
+
+def _candidates(route: Route, size: tuple[float, float], *, prefers_level: bool | None) -> Iterator[Box]:
+    points = list(route.points) if route.style == "orthogonal" else route.points[::3]
+    start = max(0, route.num_shared_points - 1) if route.style == "orthogonal" else 0
+    stretches = list(zip(points[start:], points[start + 1 :], strict=False))
+    ordered = list(enumerate(stretches))
+    if prefers_level is not None:
+        ordered.sort(key=lambda item: (_is_level(*item[1]) != prefers_level, item[0]))
+    for index, (a, b) in ordered:
+        head = HEAD_LENGTH if index == len(stretches) - 1 else 0.0
+        if _is_level(a, b):
+            yield from _beside_level(a, b, size, head)
+        elif abs(a[0] - b[0]) < MARGIN:
+            yield from _beside_upright(a, b, size, head)
+
+
+def _is_level(a: Point, b: Point) -> bool:
+    return abs(a[1] - b[1]) < MARGIN
+
+
+def _beside_level(a: Point, b: Point, size: tuple[float, float], head: float) -> Iterator[Box]:
+    width, height = size
+    low, high = min(a[0], b[0]), max(a[0], b[0])
+    if a[0] < b[0]:
+        high -= head
+    else:
+        low += head
+    room = high - low - width
+    if room < 0:
+        return
+    places = [low + room / 2]
+    if high - low > 3 * width:
+        places.insert(0, low + START_GAP if a[0] < b[0] else high - START_GAP - width)
+    places += _slide(low, high - width)
+    for x in places:
+        for y in (a[1] - ARROW_LABEL_GAP - height, a[1] + ARROW_LABEL_GAP):
+            yield Box(x=x, y=y, width=width, height=height)
+
+
+def _beside_upright(a: Point, b: Point, size: tuple[float, float], head: float) -> Iterator[Box]:
+    """Try both sides of an upright stretch: the left first on the way down, the right first on the way up."""
+    width, height = size
+    low, high = min(a[1], b[1]), max(a[1], b[1])
+    if a[1] < b[1]:
+        high -= head
+    else:
+        low += head
+    room = high - low - height
+    if room < 0:
+        return
+    left, right = a[0] - SIDE_GAP - width, a[0] + SIDE_GAP
+    sides = (left, right) if a[1] < b[1] else (right, left)
+    for y in [low + room / 2, *_slide(low, high - height)]:
+        for x in sides:
+            yield Box(x=x, y=y, width=width, height=height)
+
+
+def _slide(low: float, high: float) -> list[float]:
+    steps = min(40, int((high - low) / SLIDE) + 1)
+    return [low + index * SLIDE for index in range(steps)] + [high]

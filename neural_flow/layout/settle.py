@@ -1,0 +1,192 @@
+"""Push elements away from the trunk until every frame is a rectangle that holds its own elements only.
+
+Each half of the drawing is a set of least distances between elements and frame borders; the longest path from the
+trunk outwards solves it. The trunk never moves, and lines that were straight move as one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from neural_flow.layout.grid import Grid
+
+FRAME_GAP = 8.0
+SAME_LINE = 0.01
+
+_Key = tuple[str, int]
+
+
+@dataclass(slots=True)
+class FrameRooms:
+    """Room inside the lower and the higher border of each frame across the flow, and its least width there."""
+
+    low: list[float]
+    high: list[float]
+    width: list[float]
+
+
+@dataclass(slots=True)
+class _Half:
+    """The constraints of one side of the trunk: each variable with what it must keep from nearer ones."""
+
+    start: dict[_Key, float] = field(default_factory=dict[_Key, float])
+    after: dict[_Key, list[tuple[_Key, float]]] = field(default_factory=dict[_Key, list[tuple[_Key, float]]])
+    missing: dict[_Key, int] = field(default_factory=dict[_Key, int])
+
+    def add(self, key: _Key, start: float) -> None:
+        if key not in self.start:
+            self.start[key], self.after[key], self.missing[key] = start, [], 0
+        self.start[key] = max(self.start[key], start)
+
+    def keep(self, near: _Key, far: _Key, distance: float) -> None:
+        if near != far:
+            self.after[near].append((far, distance))
+            self.missing[far] += 1
+
+    def solve(self) -> dict[_Key, float] | None:
+        """Return the nearest places that keep all distances, or None where they contradict each other."""
+        values, missing = dict(self.start), dict(self.missing)
+        ready = [key for key in values if not missing[key]]
+        for key in ready:
+            for other, distance in self.after[key]:
+                values[other] = max(values[other], values[key] + distance)
+                missing[other] -= 1
+                if not missing[other]:
+                    ready.append(other)
+        return values if len(ready) == len(values) else None
+
+
+def settle_frames(
+    grid: Grid,
+    x: list[float],
+    before: Sequence[float],
+    after: Sequence[float],
+    gaps: Sequence[Sequence[float]],
+    chains: Sequence[Sequence[int]],
+    rooms: FrameRooms,
+) -> None:
+    """Move elements in ``x`` so that no foreign element stands in the rectangle of a frame.
+
+    Frames that cannot be rectangles (they hold parts of both halves but not the trunk between) are left out, and so
+    are all frames of a half whose distances contradict each other: those end as brackets.
+    """
+    if not any(grid.frames):
+        return
+    block = _blocks(x, chains)
+    for side in (1, -1):
+        skipped = _torn_frames(grid, x)
+        for pieces, left_out in ((block, skipped), ({}, skipped), ({}, set(range(len(rooms.low))))):
+            half = _make_half(grid, x, before, after, gaps, rooms, side, pieces, left_out)
+            values = half.solve()
+            if values is not None:
+                for row in grid.rows:
+                    for element in _outwards(grid, x, row, side):
+                        x[element] = side * values["element", pieces.get(element, element)]
+                break
+
+
+def _blocks(x: list[float], chains: Sequence[Sequence[int]]) -> dict[int, int]:
+    """Return the first element of the straight run that each element belongs to."""
+    block: dict[int, int] = {}
+    for chain in chains:
+        for index, element in enumerate(chain):
+            previous = chain[index - 1]
+            is_same = index > 0 and abs(x[element] - x[previous]) < SAME_LINE
+            block[element] = block[previous] if is_same else element
+    return block
+
+
+def _pin(grid: Grid, x: list[float], row: list[int]) -> tuple[int, bool]:
+    """Return the place of the trunk element, or of the first element right of the middle, and which it is."""
+    for index, element in enumerate(row):
+        if grid.is_trunk[element]:
+            return index, True
+    return next((index for index, element in enumerate(row) if x[element] >= 0), len(row)), False
+
+
+def _outwards(grid: Grid, x: list[float], row: list[int], side: int) -> list[int]:
+    pin, is_trunk = _pin(grid, x, row)
+    return row[pin + is_trunk :] if side > 0 else row[:pin][::-1]
+
+
+def _torn_frames(grid: Grid, x: list[float]) -> set[int]:
+    """Return the frames that lie on both sides of a trunk element that is not theirs, or change sides."""
+    sides: dict[int, set[str]] = {}
+    for row in grid.rows:
+        pin, is_trunk = _pin(grid, x, row)
+        inside = set(grid.frames[row[pin]]) if is_trunk else set[int]()
+        for index, element in enumerate(row):
+            for frame in grid.frames[element]:
+                if frame in inside:
+                    sides.setdefault(frame, set()).add("round")
+                else:
+                    sides.setdefault(frame, set()).add("after" if index >= pin else "before")
+    return {frame for frame, found in sides.items() if len(found) > 1}
+
+
+def _make_half(
+    grid: Grid,
+    x: list[float],
+    before: Sequence[float],
+    after: Sequence[float],
+    gaps: Sequence[Sequence[float]],
+    rooms: FrameRooms,
+    side: int,
+    block: dict[int, int],
+    skipped: set[int],
+) -> _Half:
+    """Collect the distances of one side; places count outwards from the trunk."""
+    half = _Half()
+    near_room, far_room = (rooms.low, rooms.high) if side > 0 else (rooms.high, rooms.low)
+    near_reach, far_reach = (before, after) if side > 0 else (after, before)
+    for layer, row in enumerate(grid.rows):
+        pin, is_trunk = _pin(grid, x, row)
+        outer = _outwards(grid, x, row, side)
+        previous = row[pin] if is_trunk else None
+        if previous is not None:
+            half.add(("element", previous), 0.0)
+        for element in outer:
+            half.add(("element", block.get(element, element)), side * x[element])
+        at = pin + is_trunk - 1 if side > 0 else pin - 1
+        for element in [*outer, None]:
+            self_frames = [f for f in grid.frames[element] if f not in skipped] if element is not None else []
+            last_frames = [f for f in grid.frames[previous] if f not in skipped] if previous is not None else []
+            key = ("element", block.get(element, element)) if element is not None else None
+            if previous is not None:
+                start: _Key = ("element", block.get(previous, previous))
+                closing = [f for f in reversed(last_frames) if f not in self_frames]
+                opening = [f for f in self_frames if f not in last_frames]
+                if key is not None and not closing and not opening and 0 <= at < len(gaps[layer]):
+                    half.keep(start, key, gaps[layer][at])
+                else:
+                    reach = far_reach[previous]
+                    for frame in closing:
+                        border: _Key = ("far", frame)
+                        half.add(border, float("-inf"))
+                        half.keep(start, border, reach + far_room[frame])
+                        start, reach = border, 0.0
+                    if key is not None:
+                        _enter(half, start, reach + FRAME_GAP, opening, near_room, key, near_reach[element or 0])
+            elif key is not None:
+                _enter(half, None, 0.0, self_frames, near_room, key, near_reach[element or 0])
+            previous = element
+            at += side
+    for frame, width in enumerate(rooms.width):
+        if width and ("near", frame) in half.start and ("far", frame) in half.start:
+            half.keep(("near", frame), ("far", frame), width)
+    return half
+
+
+def _enter(
+    half: _Half, start: _Key | None, distance: float, opening: list[int], room: Sequence[float], key: _Key, reach: float
+) -> None:
+    """Add the borders of frames that open before an element, nearest first, and the element's distance to them."""
+    for frame in opening:
+        border: _Key = ("near", frame)
+        half.add(border, float("-inf"))
+        if start is not None:
+            half.keep(start, border, distance)
+        start, distance = border, room[frame]
+    if start is not None:
+        half.keep(start, key, distance + reach)

@@ -1,0 +1,240 @@
+"""Break a long row into rows of a page, as text breaks into lines: the flow never turns round.
+
+Cuts go where fewest lines are live and no frame is open. Lines that cross a cut run back through the gutter between
+the two rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from neural_flow.drawing import LayoutOptions
+from neural_flow.layout._base import GUTTER, GUTTER_PITCH, LANE_WIDTH, TRACK_PITCH
+from neural_flow.layout.bands import BORDER_TRACK, FIRST_TRACK, LAST_TRACK
+from neural_flow.layout.channels import SAME_PLACE, Line, Zone
+from neural_flow.layout.frame_boxes import CUT_PADDING, row_reach
+from neural_flow.layout.layered import Draft
+from neural_flow.layout.plan import Cut, Plan
+
+WINDOW = 0.4
+LINE_PENALTY = 0.04
+GROUP_PENALTY = 0.3
+FOLD_PENALTY = 2.0
+MAX_EXACT = 3
+
+
+@dataclass(slots=True)
+class Wrapping:
+    """A draft broken into rows, with the size of its page."""
+
+    draft: Draft
+    width: float
+    height: float
+    num_rows: int
+    frame_cost: float
+    """What cutting frames costs."""
+
+
+def wrappings(draft: Draft, options: LayoutOptions) -> list[Wrapping]:
+    """Return the draft in the numbers of rows whose page comes nearest to the one asked for, the best first."""
+    target = options.page_aspect if draft.direction == "lr" else 1 / options.page_aspect
+    length = _cut_position(draft.plan, draft.plan.grid.num_layers) - _cut_position(draft.plan, 0)
+    low, high = _row_extent(draft, range(draft.plan.grid.num_layers))
+    height = high - low + GUTTER
+    limit = options.max_width if draft.direction == "lr" else options.max_height
+    ideal = math.sqrt(length / (height * target)) if length else 1.0
+    least = math.ceil(length / limit) if options.is_width_fixed and draft.direction == "lr" else 1
+    nearest = max(1, least, round(ideal))
+    counts = sorted({max(1, least, nearest + step) for step in range(-MAX_EXACT, MAX_EXACT + 1)})
+    counts = [count for count in counts if count <= draft.plan.grid.num_layers]
+    found = [wrapping for count in counts if (wrapping := wrap(draft, count)) is not None]
+    return sorted(found, key=lambda wrapping: page_cost(wrapping, options))
+
+
+def page_cost(wrapping: Wrapping, options: LayoutOptions) -> tuple[float, int]:
+    """Return how badly a wrapping fits the page: how far it must shrink, how far its aspect is off, frames cut."""
+    if not wrapping.width or not wrapping.height:
+        return 0.0, 0
+    shrink = max(wrapping.width / options.max_width, wrapping.height / options.max_height, 1.0)
+    aspect = abs(math.log(wrapping.width / wrapping.height / options.page_aspect))
+    if options.is_width_fixed and wrapping.width > options.max_width:
+        aspect += 10.0 * (wrapping.width / options.max_width - 1.0)
+    return 2.0 * math.log(shrink) + aspect + wrapping.frame_cost, wrapping.num_rows
+
+
+def wrap(draft: Draft, num_rows: int) -> Wrapping | None:
+    """Return ``draft`` in ``num_rows`` rows, or None where it has too few places to cut."""
+    cuts = _choose_cuts(draft, num_rows)
+    if len(cuts) != num_rows - 1:
+        return None
+    plan = draft.plan
+    bounds = [0, *cuts, plan.grid.num_layers]
+    rows = [range(first, last) for first, last in pairwise(bounds)]
+    row_of = [index for index, row in enumerate(rows) for _ in row]
+    crossing = {layer: _crossing_lines(plan, layer) for layer in cuts}
+    margin = max((_margin(plan, layer, len(lines)) for layer, lines in crossing.items()), default=0.0)
+    shifts: list[tuple[float, float]] = []
+    wrapped: dict[int, Cut] = {}
+    across = widest = 0.0
+    for index, row in enumerate(rows):
+        low, high = _row_extent(draft, row)
+        along = margin - _row_start(plan, row)
+        if index:
+            lines = crossing[row.start]
+            gutter = GUTTER + GUTTER_PITCH * max(0, len(lines) - 1)
+            last = shifts[-1][0] + _row_end(plan, rows[index - 1])
+            enter = (margin, along)
+            wrapped[row.start] = _run_back(plan, row.start, lines, last, across + GUTTER / 2, enter)
+            across += gutter
+            widest = max(widest, last + FIRST_TRACK + TRACK_PITCH * max(0, len(lines) - 1))
+        shifts.append((along, across - low))
+        across += high - low
+        widest = max(widest, along + _row_end(plan, row))
+    # Frames that open or close at the page's ends reach a little further than their layers.
+    done = replace(draft, plan=replace(plan, row_of=row_of, shifts=shifts, cuts=wrapped))
+    width, height = (widest, across) if draft.direction == "lr" else (across, widest)
+    return Wrapping(
+        draft=done,
+        width=width,
+        height=height,
+        num_rows=num_rows,
+        frame_cost=sum(_frame_penalty(draft, layer) for layer in cuts),
+    )
+
+
+def _cut_position(plan: Plan, layer: int) -> float:
+    """Return the middle of the gap before ``layer``."""
+    return (plan.bands.closed[layer] + plan.bands.opening[layer]) / 2
+
+
+def _row_start(plan: Plan, row: range) -> float:
+    opening, start = plan.bands.opening[row.start], plan.bands.start[row.start]
+    return min(opening, start - CUT_PADDING) if _open_frames(plan, row.start) else opening
+
+
+def _row_end(plan: Plan, row: range) -> float:
+    closed, end = plan.bands.closed[row.stop], plan.bands.end[row.stop - 1]
+    return max(closed, end + CUT_PADDING) if _open_frames(plan, row.stop) else closed
+
+
+def _row_extent(draft: Draft, row: range) -> tuple[float, float]:
+    """Return how far a row reaches across the flow, frames with their titles included."""
+    plan = draft.plan
+    grid = plan.grid
+    low, high = float("inf"), float("-inf")
+    for layer in row:
+        for element in grid.rows[layer]:
+            before = plan.shapes[element].before if grid.is_node(element) else LANE_WIDTH / 2
+            after = plan.shapes[element].after if grid.is_node(element) else LANE_WIDTH / 2
+            low, high = min(low, plan.x[element] - before), max(high, plan.x[element] + after)
+    for first, last in row_reach(plan, draft.tree, draft.rooms, list(row)).values():
+        low, high = min(low, first), max(high, last)
+    return low, high
+
+
+def _open_frames(plan: Plan, layer: int) -> set[int]:
+    """Return the frames that go on across the gap before ``layer``."""
+    if not 0 < layer < plan.grid.num_layers:
+        return set()
+    before = {frame for element in plan.grid.rows[layer - 1] for frame in plan.grid.frames[element]}
+    after = {frame for element in plan.grid.rows[layer] for frame in plan.grid.frames[element]}
+    return before & after
+
+
+def _frame_penalty(draft: Draft, layer: int) -> float:
+    """Return what cutting the frames that are open before ``layer`` costs: a repeat is one thing, a group a place."""
+    return sum(
+        FOLD_PENALTY if draft.tree.frames[frame].kind == "fold" else GROUP_PENALTY
+        for frame in _open_frames(draft.plan, layer)
+    )
+
+
+def _choose_cuts(draft: Draft, num_rows: int) -> list[int]:
+    """Return the layers that start rows: near equal lengths, at the narrowest gaps within a quarter of a row."""
+    plan = draft.plan
+    num_layers = plan.grid.num_layers
+    positions = [_cut_position(plan, layer) for layer in range(num_layers + 1)]
+    origin, total = positions[0], positions[-1] - positions[0]
+    ideal = total / num_rows
+    penalty = [
+        LINE_PENALTY * max(0, len(plan.channels[layer].lines) - 1) + _frame_penalty(draft, layer)
+        for layer in range(num_layers + 1)
+    ]
+    # best[layer]: least cost of the rows before it, and where the last of them starts.
+    best: dict[int, tuple[float, tuple[int, ...]]] = {0: (0.0, ())}
+    for index in range(1, num_rows + 1):
+        goal = origin + ideal * index
+        if index < num_rows:
+            layers = [
+                layer for layer in range(1, num_layers) if abs(positions[layer] - goal) <= WINDOW * ideal
+            ] or sorted(range(1, num_layers), key=lambda layer: abs(positions[layer] - goal))[:1]
+        else:
+            layers = [num_layers]
+        found: dict[int, tuple[float, tuple[int, ...]]] = {}
+        for layer in layers:
+            options = [
+                (cost + ((positions[layer] - positions[start]) / ideal - 1.0) ** 2, (*cuts, layer))
+                for start, (cost, cuts) in best.items()
+                if start < layer
+            ]
+            if options:
+                cost, cuts = min(options)
+                found[layer] = (cost + (penalty[layer] if layer < num_layers else 0.0), cuts)
+        if not found:
+            return [-1] * (num_rows + 1)
+        best = found
+    return list(best[num_layers][1][:-1])
+
+
+def _crossing_lines(plan: Plan, layer: int) -> list[tuple[int, Line]]:
+    """Return the lines of a gap, those that cross it from the highest place to the lowest."""
+    lines = [(key, line) for key, line in plan.channels[layer].lines.items() if line.left and line.right]
+    lines.sort(key=lambda item: (-item[1].left[0], item[0]))
+    turning = [(key, line) for key, line in plan.channels[layer].lines.items() if not line.left or not line.right]
+    return [*turning, *lines]
+
+
+def _margin(plan: Plan, layer: int, num_lines: int) -> float:
+    """Return the room before a row: for lines that enter, and for those that part once they have entered."""
+    num_between = _num_parting(plan, layer)
+    return max(0, num_lines + num_between - 1) * TRACK_PITCH + _last_stretch(plan, layer)
+
+
+def _last_stretch(plan: Plan, layer: int) -> float:
+    return BORDER_TRACK if plan.channels[layer].opening or _open_frames(plan, layer) else LAST_TRACK
+
+
+def _num_parting(plan: Plan, layer: int) -> int:
+    return plan.channels[layer].num_tracks[Zone.BETWEEN]
+
+
+def _run_back(
+    plan: Plan,
+    layer: int,
+    lines: list[tuple[int, Line]],
+    row_end: float,
+    gutter: float,
+    row_start: tuple[float, float],
+) -> Cut:
+    """Return the way of each crossing line: the lowest leaves first, runs back highest and enters from outermost.
+
+    ``row_start`` is where the next row starts and how far that row is moved along the flow.
+    """
+    cut = Cut()
+    last = row_start[0] - _last_stretch(plan, layer)
+    first_jog = last - TRACK_PITCH * max(0, _num_parting(plan, layer) - 1)
+    enter = last - TRACK_PITCH * _num_parting(plan, layer)
+    for index, (key, line) in enumerate(lines):
+        if line.left:
+            cut.leave[key] = row_end + FIRST_TRACK + TRACK_PITCH * index
+        if line.left and line.right:
+            cut.back[key] = gutter + GUTTER_PITCH * index
+        if line.right:
+            cut.enter[key] = enter - TRACK_PITCH * (len(lines) - 1 - index)
+        if line.left and max(line.right, default=0.0) - min(line.right, default=0.0) > SAME_PLACE and line.track >= 0:
+            is_inner = line.zone == Zone.OPENING
+            start = plan.bands.tracks[layer][Zone.OPENING] + row_start[1] if is_inner else first_jog
+            cut.jog[key] = start + line.track * TRACK_PITCH
+    return cut
