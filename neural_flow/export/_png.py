@@ -17,9 +17,10 @@ _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 def tile_png(image: Image) -> bytes:
     """Return ``image`` as a PNG, enlarged by a whole factor; a palette PNG where 256 colours are enough."""
     if image.palette is not None:
-        used, indices = np.unique(image.pixels, return_inverse=True)
-        small = indices.reshape(image.pixels.shape).astype(np.uint8)
-        return _encode(_repeat(small, image), 3, image.palette[used].astype(np.uint8).tobytes())
+        used = np.flatnonzero(np.bincount(image.pixels.ravel(), minlength=256))
+        rank = np.zeros(256, np.uint8)
+        rank[used] = np.arange(len(used))
+        return _encode(_repeat(rank[image.pixels], image), 3, image.palette[used].astype(np.uint8).tobytes())
     rgba = rgba_of(image)
     if (rgba[..., 3] == 255).all():
         return _encode(_repeat(np.ascontiguousarray(rgba[..., :3]), image), 2, b"")
@@ -43,8 +44,15 @@ def _encode(pixels: Array, color_type: int, palette: bytes) -> bytes:
     chunks = [_chunk(b"IHDR", header)]
     if palette:
         chunks.append(_chunk(b"PLTE", palette))
-    chunks += [_chunk(b"IDAT", zlib.compress(lines.tobytes(), 6)), _chunk(b"IEND", b"")]
+    chunks += [_chunk(b"IDAT", _deflated(lines.tobytes(), is_repeat)), _chunk(b"IEND", b"")]
     return _SIGNATURE + b"".join(chunks)
+
+
+def _deflated(data: bytes, is_repeat: Array) -> bytes:
+    # Where most rows repeat, so do pixels: runs alone compress better and three times as fast as a search for matches.
+    strategy = zlib.Z_RLE if is_repeat.mean() > 0.7 else zlib.Z_DEFAULT_STRATEGY
+    packer = zlib.compressobj(6, zlib.DEFLATED, 15, 9, strategy)
+    return packer.compress(data) + packer.flush()
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

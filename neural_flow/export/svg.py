@@ -39,7 +39,8 @@ def svg_text(scene: Scene, options: ExportOptions, prefix: str = "") -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}pt" height="{height}pt" '
         f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="{prefix}nf-title {prefix}nf-desc" '
-        f'font-family="{FONT_FAMILY}" style="max-width:100%">',
+        f'font-family="{FONT_FAMILY}" '
+        f'style="max-width:100%;image-rendering:crisp-edges;image-rendering:pixelated">',
         f'<title id="{prefix}nf-title">{clean(scene.title)}</title>',
         f'<desc id="{prefix}nf-desc">{clean(scene.description)}</desc>',
     ]
@@ -151,7 +152,7 @@ def _image(mark: Image) -> str:
     return (
         f'<image x="{number(mark.x)}" y="{number(mark.y)}" width="{number(mark.width)}" '
         f'height="{number(mark.height)}" preserveAspectRatio="none" '
-        f'style="image-rendering:crisp-edges;image-rendering:pixelated" href="data:image/png;base64,{data}"/>'
+        f'href="data:image/png;base64,{data}"/>'
     )
 
 

@@ -14,13 +14,14 @@ from neural_flow.records import Array
 from neural_flow.scene.connectors import RING_WORDS, head, kind_color, opaque_marks, ring_at
 from neural_flow.scene.faces import fill_of
 from neural_flow.scene.look import Look, unit_of
-from neural_flow.scene.space import floor_under
+from neural_flow.scene.space import floors_under
 from neural_flow.scene.words import family, value_text
 from neural_flow.theme import mix, rgb
 
 _GAP = 8.0
 _TEXT_GAP = 5.0
 _COLUMN_GAP = 12.0
+_MAX_STEPS = 120
 _KIND_WORDS = {"primary": "trunk", "skip": "skip", "merge": "merge", "branch": "branch", "return": "next turn"}
 _BAR_CAPTION = 6.6
 _BAR_TOP = 9.0
@@ -93,9 +94,11 @@ def place_block(
     bottom = page.y + page.height
     for block in blocks:
         room = max(page.width - block.width, 0.0)
-        for step in range(int(room // 8) + 1):
-            x = page.x + step * 8.0 if side == "left" else page.x + room - step * 8.0
-            y = max(floor_under(x, block.width, obstacles, _GAP), bottom - block.height)
+        steps = np.linspace(0.0, room, min(int(room // 8) + 1, _MAX_STEPS))
+        xs = page.x + steps if side == "left" else page.x + room - steps
+        floors = floors_under(xs, block.width, obstacles, _GAP)
+        for step, (x, floor) in enumerate(zip(xs.tolist(), floors.tolist(), strict=True)):
+            y = max(floor, bottom - block.height)
             growth = y + block.height - bottom
             found.append((growth * 4 + step * 0.5 + block.columns * 0.01, len(found), block, x, y))
     _, _, block, x, y = min(found, key=lambda item: item[:2])

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from neural_flow.drawing import Box, Layout, Point
+from neural_flow.records import Array
 from neural_flow.scene.tracks import track_of
 
 
@@ -72,13 +75,12 @@ def is_free(box: Box, obstacles: Iterable[Box], gap: float = 1.0) -> bool:
     )
 
 
-def floor_under(x: float, width: float, obstacles: Iterable[Box], gap: float) -> float:
-    """Return the y below which the strip from ``x`` to ``x + width`` is free."""
-    return max(
-        (
-            other.y + other.height + gap
-            for other in obstacles
-            if other.x < x + width + gap and x < other.x + other.width + gap
-        ),
-        default=0.0,
-    )
+def floors_under(xs: Array, width: float, obstacles: Sequence[Box], gap: float) -> Array:
+    """Return for each x in ``xs`` the y below which the strip from x to x + ``width`` is free; 0 where nothing is."""
+    floors = np.zeros(len(xs))
+    if obstacles:
+        sides = np.array([(other.x, other.x + other.width, other.y + other.height) for other in obstacles])
+        for index, x in enumerate(xs):
+            is_over = (sides[:, 0] < x + width + gap) & (x < sides[:, 1] + gap)
+            floors[index] = np.max(sides[is_over, 2], initial=-gap) + gap
+    return floors

@@ -147,12 +147,12 @@ def figure_title(look: Look) -> str:
 def figure_description(look: Look) -> str:
     """Return the figure in words: the trunk, skips, other arrows, joins."""
     names = {node.node_id: _word(node, look) for node in look.diagram.nodes}
-    trunk: list[str] = []
+    trunk: dict[str, None] = {}
     nodes = look.nodes
     flow = sorted(look.diagram.arrows, key=lambda arrow: (nodes[arrow.source].order, nodes[arrow.target].order))
     for arrow in (arrow for arrow in flow if arrow.kind == "primary"):
-        trunk += [name for name in (names[arrow.source], names[arrow.target]) if name not in trunk]
-    sentences = [f"Trunk: {_listed(trunk, ' → ')}."] if trunk else []
+        trunk |= {names[arrow.source]: None, names[arrow.target]: None}
+    sentences = [f"Trunk: {_listed(list(trunk), ' → ')}."] if trunk else []
     for kind, word in (("skip", "Skips"), ("merge", "Merges"), ("branch", "Branches"), ("return", "Loops")):
         found = [
             f"{names[arrow.source]} to {_beyond(arrow.target, look, names)}"

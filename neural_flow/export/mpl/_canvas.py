@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
 from functools import lru_cache
-from math import ceil
+from math import ceil, sqrt
 from typing import Any, assert_never
 
 import matplotlib
@@ -30,6 +31,7 @@ from neural_flow.records import Array
 from neural_flow.text_metrics import Weight, glyph_outline, glyph_places, text_runs, text_width
 
 _CODES = {"M": (1,), "L": (2,), "Q": (3, 3), "C": (4, 4, 4), "Z": (79,)}
+_MAX_ENLARGED_PIXELS = 48e6
 _STATE: dict[Any, Any] = {
     "path.simplify": False,
     "image.composite_image": False,
@@ -55,20 +57,23 @@ def max_side() -> int:
     return 2**23 - 1 if version >= (3, 10) else 65_535
 
 
-def raster(scene: Scene, dpi: int, options: ExportOptions) -> Array:
-    """Return ``scene`` as uint8 ``[H, W, 4]`` at ``dpi`` pixels an inch."""
+def raster(scene: Scene, dpi: int, options: ExportOptions) -> tuple[tuple[int, int], memoryview]:
+    """Return ``scene`` at ``dpi`` pixels an inch: width and height, and rows of red, green, blue and alpha bytes."""
     width, height = pixel_size(scene, dpi)
     # The renderer truncates: a hundredth of a pixel keeps a rounding error from costing a row.
     figure = page(scene, ((width + 0.01) / dpi, (height + 0.01) / dpi), dpi, options)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
-    return np.asarray(canvas.buffer_rgba())
+    return (width, height), canvas.buffer_rgba()
 
 
 def page(scene: Scene, size: tuple[float, float], dpi: float, options: ExportOptions, zoom: float = 1.0) -> Figure:
-    """Return a figure of ``size`` inches that draws the marks of ``scene``, ``zoom`` times as large."""
+    """Return a figure of ``size`` inches that draws the marks of ``scene``, ``zoom`` times as large.
+
+    ``density`` is the least number of pixels a point of pictures in vector files.
+    """
     figure = Figure(figsize=size, dpi=dpi, facecolor=scene.background or "none", edgecolor="none")
-    figure.add_artist(_Marks(scene, options, zoom))
+    figure.add_artist(_Marks(scene, options, zoom, density))
     return figure
 
 
@@ -80,8 +85,9 @@ def pixel_size(scene: Scene, dpi: float) -> tuple[int, int]:
 class _Marks(Artist):
     """All marks of a page."""
 
-    def __init__(self, scene: Scene, options: ExportOptions, zoom: float) -> None:
+    def __init__(self, scene: Scene, options: ExportOptions, zoom: float, density: float) -> None:
         super().__init__()
+        self._density = density
         self._scene = scene
         self._zoom = zoom
         self._options = options
@@ -90,7 +96,7 @@ class _Marks(Artist):
         """Draw every mark in paint order."""
         figure = self.get_figure()
         assert figure is not None
-        brush = _Brush(renderer, figure.dpi / 72, self._zoom, figure.bbox.height, self._options)
+        brush = _Brush(renderer, figure.dpi / 72, self._zoom, figure.bbox.height, self._options, self._density)
         for mark in in_paint_order(self._scene.marks):
             brush.draw(mark)
 
@@ -102,7 +108,10 @@ class _Brush:
     dashes stay in points: renderers scale these themselves.
     """
 
-    def __init__(self, renderer: Any, pixels: float, zoom: float, height: float, options: ExportOptions) -> None:
+    def __init__(
+        self, renderer: Any, pixels: float, zoom: float, height: float, options: ExportOptions, density: float
+    ) -> None:
+        self._density = density
         scale = pixels * zoom
         self._renderer = renderer
         self._scale = scale
@@ -170,8 +179,7 @@ class _Brush:
         gc = self._renderer.new_gc()
         if self._is_vector:
             width, height = mark.width * self._scale, mark.height * self._scale
-            pixels = rgba_of(mark) if mark.palette is None else mark.palette[enlarged(mark)]
-            pixels = _with_alpha(enlarged(mark) if mark.palette is None else pixels)
+            pixels = rgba_of(replace(mark, pixels=enlarged(mark, self._density)))
             x, y = mark.x * self._scale, self._height - mark.y * self._scale - height
             self._renderer.draw_image(gc, x, y, pixels[::-1], Affine2D().scale(width, height))
         else:
@@ -180,12 +188,6 @@ class _Brush:
             pixels = _resized(rgba_of(mark), max(1, right - left), max(1, bottom - top))
             self._renderer.draw_image(gc, left, round(self._height) - max(bottom, top + 1), pixels[::-1])
         gc.restore()
-
-
-def _with_alpha(pixels: Array) -> Array:
-    if pixels.shape[2] == 4:
-        return pixels
-    return np.concatenate([pixels, np.full((*pixels.shape[:2], 1), 255, np.uint8)], axis=2)
 
 
 def _resized(pixels: Array, width: int, height: int) -> Array:
@@ -227,6 +229,12 @@ def _rgba(color: str) -> tuple[float, float, float, float]:
     return red, green, blue, alpha_of(color)
 
 
+def _density(scene: Scene) -> float:
+    """Return the pixels a point that pictures are enlarged to, fewer where so many pictures would fill the memory."""
+    area = sum(mark.width * mark.height for mark in scene.marks if isinstance(mark, Image))
+    return min(4.0, max(1.0, sqrt(_MAX_ENLARGED_PIXELS / max(area, 1.0))))
+
+
 def pdf(
     scenes: Iterable[Scene], options: ExportOptions, words: dict[str, str], scale_of: Callable[[Scene], float]
 ) -> bytes:
@@ -237,5 +245,5 @@ def pdf(
         for scene in scenes:
             zoom = scale_of(scene)
             size = (scene.width * zoom / 72, scene.height * zoom / 72)
-            pages.savefig(page(scene, size, 72, options, zoom), dpi=72)
+            pages.savefig(page(scene, size, 72, options, zoom, _density(scene)), dpi=72)
     return buffer.getvalue()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import PIL.Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -15,9 +14,6 @@ from neural_flow.errors import ExportError, NeuralFlowWarning
 from neural_flow.export._base import EXPORTERS, first_scene
 from neural_flow.export._lowering import alt_text
 from neural_flow.export.mpl._import import load_canvas
-
-if TYPE_CHECKING:
-    from neural_flow.records import Array
 
 SMALL_FIGURE = 10 * 72.0
 """Points; figures up to this side get 300 dpi."""
@@ -39,8 +35,8 @@ def export_png(picture: Picture, options: ExportOptions) -> bytes:
     canvas = load_canvas()
     dpi = dpi_for(scene, options.dpi, canvas.max_side())
     with canvas.drawing_state():
-        pixels = canvas.raster(scene, dpi, options)
-    return encode(pixels, scene, dpi)
+        size, pixels = canvas.raster(scene, dpi, options)
+    return encode(PIL.Image.frombuffer("RGBA", size, pixels, "raw", "RGBA", 0, 1), scene, dpi)
 
 
 def dpi_for(scene: Scene, asked: int | None, max_side: int) -> int:
@@ -83,13 +79,13 @@ def _size(scene: Scene, dpi: int) -> str:
     return f"{scene.width * dpi / 72:.0f} x {scene.height * dpi / 72:.0f}"
 
 
-def encode(pixels: Array, scene: Scene, dpi: int) -> bytes:
-    """Return uint8 ``[H, W, 4]`` as PNG with resolution and alternative text; opaque pages have no alpha."""
+def encode(image: PIL.Image.Image, scene: Scene, dpi: int) -> bytes:
+    """Return an RGBA image as PNG with resolution and alternative text; opaque pages have no alpha."""
     info = PngInfo()
     info.add_itxt("Description", alt_text(scene))
     if scene.background is not None:
-        pixels = np.ascontiguousarray(pixels[..., :3])
+        image = image.convert("RGB")
     buffer = io.BytesIO()
     settings: dict[str, Any] = {"pnginfo": info, "dpi": (dpi, dpi), "compress_level": COMPRESS_LEVEL}
-    PIL.Image.fromarray(pixels).save(buffer, "PNG", **settings)
+    image.save(buffer, "PNG", **settings)
     return buffer.getvalue()
