@@ -1,0 +1,82 @@
+"""Pin an architecture in a test: ``assert_architecture`` compares a model with a stored graph file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from neural_flow import graph_json, pipeline
+from neural_flow.diff import Difference, diff_topologies, difference_lines
+from neural_flow.errors import ModelLoadError
+from neural_flow.records import Request, Topology
+
+MAX_LINES = 12
+
+
+def assert_architecture(
+    model: nn.Module,
+    args: Any = (),
+    graph: str | Path = "graph.json",
+    kwargs: Mapping[str, Any] | None = None,
+) -> None:
+    """Assert that ``model`` still has the architecture that ``graph`` describes.
+
+    Only what the fingerprint covers counts: stages, their shapes, dtypes and parameters, and the edges; weights and
+    activations do not. What is drawn is chosen as it was when the file was written.
+
+    Args:
+        model: left as it was.
+        args: a tuple of positional arguments; anything else is the one argument.
+        graph: a file written by ``neural-flow render model.py -o graph.json`` or ``Topology.to_json``.
+        kwargs: keyword arguments of forward.
+
+    Raises:
+        AssertionError: the architecture differs; the message lists how.
+        ModelLoadError: the file cannot be read.
+    """
+    stored = read_graph(graph)
+    expected = graph_json.topology_from_json(stored)
+    found = pipeline.trace(model, args, kwargs, **request_options(expected.request)).record
+    if graph_json.topology_to_json(found)["fingerprint"] == stored.get("fingerprint"):
+        return
+    lines = change_lines(expected, found, diff_topologies(expected, found))
+    raise AssertionError(f"the architecture differs from {Path(graph).name}:\n" + "\n".join(lines))
+
+
+def read_graph(file: str | Path) -> dict[str, Any]:
+    """Return the data of a graph file.
+
+    Raises:
+        ModelLoadError: the file is missing or holds no JSON.
+    """
+    try:
+        return json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(
+            f"cannot read the graph file {file}\n{type(error).__name__}: {error}",
+            hint=f"write it with: neural-flow render model.py -o {file}",
+        ) from error
+
+
+def request_options(request: Request) -> dict[str, Any]:
+    """Return the options of ``pipeline.trace`` that ask for the same stages again."""
+    renamed = {"has_folds": "fold"}
+    return {renamed.get(field.name, field.name): getattr(request, field.name) for field in dataclasses.fields(Request)}
+
+
+def change_lines(before: Topology, after: Topology, difference: Difference) -> list[str]:
+    """Return how two topologies differ, a line each; long lists are cut, and the cut is said."""
+    lines = difference_lines(difference)
+    if not lines:  # the fingerprint also covers names and call order, which no stage of its own shows
+        pairs = zip(before.stages, after.stages, strict=False)
+        lines = [f"~ {old.name} is now {new.name}" for old, new in pairs if old.name != new.name]
+    if not lines:
+        lines = ["~ the same stages and edges in another order"]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[:MAX_LINES], f"and {len(lines) - MAX_LINES} more"]
+    return lines
