@@ -31,6 +31,7 @@ FIRST_LENDS = frozenset((
 ))  # fmt: skip
 OTHERS_LEND = frozenset(("view_as", "expand_as", "reshape_as", "type_as", "resize_as"))
 GATHERERS = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "where"))
+CHOOSERS = frozenset(("argmax", "argmin", "topk", "multinomial"))
 ADDERS = frozenset(("add", "_foreach_add"))
 
 
@@ -81,6 +82,12 @@ def is_heavy(target: str) -> bool:
 def is_carrier(target: str) -> bool:
     """Return whether an op hands ids on as ids: casts, views, scaling. Comparisons and sums over positions do not."""
     return op_name(target) in CARRIERS
+
+
+@lru_cache(maxsize=4096)
+def keeps_ids(target: str) -> bool:
+    """Return whether what comes out is still worth a look-up: ids handed on, or ids chosen by the signal."""
+    return op_name(target) in CARRIERS or op_name(target) in CHOOSERS
 
 
 @lru_cache(maxsize=4096)

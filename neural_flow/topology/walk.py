@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from neural_flow.records import EdgeMark, Stage, TensorMeta, ValueRef
 from neural_flow.topology._base import FlowGraph, FlowOp, Node
-from neural_flow.topology.op_names import is_carrier, op_name
+from neural_flow.topology.op_names import keeps_ids, op_name
 from neural_flow.topology.signals import is_signal, looked_up_values, signal_values, weighted_ops
 
 T = TypeVar("T")
@@ -90,6 +90,8 @@ class _Contraction:
             self._unknown.add(index)
         lines = self._gather(op.parents, None)
         if len(lines) > 1:
+            for line in lines.values():
+                line.is_opaque = line.is_opaque or op.role == "opaque"
             self._wires.into_join[index] = lines
             return
         for origin, line in lines.items():
@@ -107,7 +109,7 @@ class _Contraction:
             through,
             marks,
             line.is_opaque or op.role == "opaque",
-            line.is_plain and (op.role == "alias" or is_carrier(op.target)),
+            line.is_plain and (op.role == "alias" or keeps_ids(op.target)),
         )
 
     def _changes_shape(self, op: FlowOp) -> bool:

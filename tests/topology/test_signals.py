@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+
+from neural_flow.topology.resolve import resolve_topology
+
+
+def test_a_mask_is_plumbing_and_ids_read_by_an_embedding_are_not(TraceDraft, choose, rows):
+    t = TraceDraft()
+    ids = t.input("ids", (1, 6), "int64")
+    mask = t.input("mask", (1, 6), "int64")
+    embedded = t.layer("embed", ids, target="embedding", shape=(1, 6, 8))
+    bias = t.op("masked_fill", t.op("to", mask, dtype="float32"), shape=(1, 1, 6, 6))
+    with t.call("attn", embedded, bias) as out:
+        q = t.op("linear", embedded, weight=True)
+        out.append(t.op("torch.nn.functional.scaled_dot_product_attention", q, q, q, bias))
+    t.output(out[0])
+    trace = t.trace()
+    assert rows(resolve_topology(trace, choose(trace, ["embed", "attn"])), "plumbing", "kind") == {
+        ("ids", "embed", False, "primary"),
+        ("embed", "attn", False, "primary"),
+        ("mask", "attn", True, "merge"),
+        ("attn", "output", False, "primary"),
+    }
+
+
+def test_ids_stay_ids_through_casts_and_padding_but_not_through_sums(TraceDraft, choose, rows):
+    t = TraceDraft()
+    ids = t.input("ids", (1, 6), "int64")
+    start = t.input("start", (1, 1), "int64")
+    mask = t.input("mask", (1, 6), "int64")
+    shifted = t.op("cat", start, t.op("getitem", ids, dtype="int64"), shape=(1, 6), dtype="int64")
+    t.output(t.layer("words", shifted, target="embedding"), "a")
+    t.output(t.layer("places", t.op("cumsum", mask, dtype="int64"), target="embedding"), "b")
+    trace = t.trace()
+    found = rows(resolve_topology(trace, choose(trace, ["words", "places"])), "plumbing")
+    assert {("ids", "words", False), ("start", "words", False), ("mask", "places", True)} <= found
+
+
+def test_integer_pixels_are_what_a_convolution_reads(TraceDraft, choose, rows):
+    t = TraceDraft()
+    image = t.input("image", (1, 3, 8, 8), "uint8")
+    scaled = t.op("div", t.op("float", image))
+    t.output(t.layer("conv", scaled))
+    trace = t.trace()
+    assert ("image", "conv", False) in rows(resolve_topology(trace, choose(trace, ["conv"])), "plumbing")
+
+
+def test_masks_of_fused_attention_are_plumbing(TraceDraft, choose, rows):
+    t = TraceDraft()
+    x, mask = t.input("x"), t.input("mask", dtype="bool")
+    with t.call("attn", x, mask) as out:
+        out.append(t.op("torch.nn.functional.multi_head_attention_forward", x, x, x, mask, weight=True))
+    t.output(out[0])
+    trace = t.trace()
+    found = rows(resolve_topology(trace, choose(trace, ["attn"])), "plumbing")
+    assert {("x", "attn", False), ("mask", "attn", True)} <= found
+
+
+def test_predicted_ids_are_an_output_and_feed_the_next_step(TraceDraft, choose, rows):
+    t = TraceDraft()
+    x = t.input("x")
+    token = t.op("argmax", t.layer("cell", x), dtype="int64")
+    t.output(t.layer("embed", token, target="embedding"), "next")
+    t.output(token, "token")
+    trace = t.trace()
+    found = rows(resolve_topology(trace, choose(trace, ["cell", "embed"])), "plumbing")
+    assert {("cell", "embed", False), ("cell", "token", False)} <= found
+
+
+@pytest.mark.parametrize("target", ["fft", "tanh"])
+def test_a_net_without_weights_still_has_signal(TraceDraft, choose, rows, target):
+    t = TraceDraft()
+    ids = t.input("ids", dtype="int64")
+    with t.call("a", ids) as out:
+        out.append(t.op(target, ids))
+    with t.call("b", out[0]) as last:
+        last.append(t.op(target, out[0]))
+    t.output(last[0])
+    trace = t.trace()
+    assert ("a", "b", False) in rows(resolve_topology(trace, choose(trace, ["a", "b"])), "plumbing")
+
+
+def test_weights_behind_views_count(TraceDraft, choose, rows):
+    t = TraceDraft()
+    positions = t.input("positions", dtype="int64")
+    with t.call("table", positions) as out:
+        rows_of_weight = t.op("transpose", weight=True)
+        out.append(t.op("matmul", rows_of_weight, positions))
+    with t.call("next", out[0]) as last:
+        last.append(t.op("relu", out[0]))
+    t.output(last[0])
+    trace = t.trace()
+    assert ("table", "next", False) in rows(resolve_topology(trace, choose(trace, ["table", "next"])), "plumbing")
