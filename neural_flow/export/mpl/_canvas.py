@@ -67,7 +67,14 @@ def raster(scene: Scene, dpi: int, options: ExportOptions) -> tuple[tuple[int, i
     return (width, height), canvas.buffer_rgba()
 
 
-def page(scene: Scene, size: tuple[float, float], dpi: float, options: ExportOptions, zoom: float = 1.0) -> Figure:
+def page(
+    scene: Scene,
+    size: tuple[float, float],
+    dpi: float,
+    options: ExportOptions,
+    zoom: float = 1.0,
+    density: float = 4.0,
+) -> Figure:
     """Return a figure of ``size`` inches that draws the marks of ``scene``, ``zoom`` times as large.
 
     ``density`` is the least number of pixels a point of pictures in vector files.
