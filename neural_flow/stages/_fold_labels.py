@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from neural_flow.stages._elements import Element, FoldItem, items_of
 from neural_flow.stages._scope import Item, Scope
-from neural_flow.stages.labels import short_label
+from neural_flow.stages.labels import label_ladder, short_label
 
 
 def fold_ladder(scope: Scope, fold: FoldItem) -> list[str]:
@@ -17,14 +17,28 @@ def fold_ladder(scope: Scope, fold: FoldItem) -> list[str]:
         return [", ".join(short), ", ".join(full)]
     items = [item for member in fold.members for element in member for item in items_of(element)]
     first, last = items[0], items[-1]
-    prefix, _ = _split_list(first.path)
     ladder: list[str] = []
-    if first.is_call and first.path != prefix:
-        in_list = [item for item in scope.items if item.is_call and _split_list(item.path)[0] == prefix]
-        if len(in_list) == len(items):
-            ladder += [short_label(prefix, _class_name(scope, first)), prefix]
+    prefix = _whole_list(scope, items)
+    if prefix is not None:
+        ladder += label_ladder(prefix, _class_name(scope, first))
     ladder += [_range(scope, first, last, is_full=False), _range(scope, first, last, is_full=True)]
     return list(dict.fromkeys(label for label in ladder if label))
+
+
+def _whole_list(scope: Scope, items: list[Item]) -> str | None:
+    """Return the path of the list that some items are all of; None where there is no such list."""
+    own_path = scope.net.calls[scope.call_id].path
+    prefix = items[0].path
+    while prefix.rpartition(".")[2].isdigit() and prefix != own_path:
+        prefix = prefix.rpartition(".")[0]
+        if all(_is_under(item.path, prefix) for item in items):
+            num_under = sum(item.is_call and _is_under(item.path, prefix) for item in scope.items)
+            return prefix if num_under == len(items) else None
+    return None
+
+
+def _is_under(path: str, prefix: str) -> bool:
+    return path.startswith(f"{prefix}.") if prefix else bool(path)
 
 
 def interval_ladder(scope: Scope, run: list[Element], count: int) -> list[str]:

@@ -134,36 +134,26 @@ class RecordMaker:
 
     def _name_cards(self) -> None:
         """Label the drawn cards; a repeat that is not drawn is labelled by what its path alone says."""
-        self._name_scope(self._nodes)
+        self._name_scope(self._nodes, 0)
         for card in self._cards:
             if id(card) not in self._labels:
-                named = self._named(card)
+                named = self._named(card, 0)
                 self._labels[id(card)] = named.class_name if named.is_op else short_label(named.path, named.class_name)
 
-    def _name_scope(self, nodes: list[Node]) -> None:
-        """Label the cards outside boxes among themselves, then those of each box: its title names the rest."""
-        outside: list[CardNode] = []
+    def _name_scope(self, nodes: list[Node], num_known: int) -> None:
+        """Label the cards outside boxes and the folds among themselves, then the cards of each box: it has a title."""
+        cards = [node for node in nodes if isinstance(node, CardNode)]
         folds = [node for node in nodes if isinstance(node, FoldNode)]
-        for node in nodes:
-            if isinstance(node, CardNode):
-                outside.append(node)
-        for fold in folds:
-            shown = drawn_cards([fold])
-            if len(shown) > 1:
-                self._name_scope(fold.members[fold.representative])
-            elif fold.kind != "interval":
-                outside.extend(shown)
-        labels = make_labels([self._named(card) for card in outside])
-        self._labels.update((id(card), label) for card, label in zip(outside, labels, strict=True))
-        taken = Counter(labels)
-        for fold in folds:
-            is_closed = len(drawn_cards([fold])) == 1
-            own = self._labels.get(id(drawn_cards([fold])[0]), "")
-            label = next((label for label in fold.ladder if not taken[label] or (is_closed and label == own)), "")
-            self._fold_labels[id(fold)] = label or fold.ladder[-1]
-            taken[self._fold_labels[id(fold)]] += 1
+        named = [self._named(card, num_known) for card in cards]
+        labels = make_labels([*named, *(Named("", "", ladder=tuple(fold.ladder)) for fold in folds)])
+        self._labels.update((id(card), label) for card, label in zip(cards, labels, strict=False))
+        for fold, label in zip(folds, labels[len(cards) :], strict=True):
+            self._fold_labels[id(fold)] = label
+            shown = fold.members[fold.representative]
+            if fold.kind != "interval" and len(drawn_cards(shown)) > 1:
+                self._name_scope(shown, _num_common([self._named(card, 0).path for card in drawn_cards(shown)]))
 
-    def _named(self, card: CardNode) -> Named:
+    def _named(self, card: CardNode, num_known: int) -> Named:
         head = self._head_call(card)
         if head < 0:
             params = self._net.signals.applied_params(card.op_id)
@@ -175,7 +165,7 @@ class RecordMaker:
                 is_op=True,
             )
         call = self._trace.calls[head]
-        return Named(call.path, call.class_name, call.call_index)
+        return Named(call.path, call.class_name, call.call_index, num_known=num_known)
 
     def _head_call(self, card: CardNode) -> int:
         """Return the call that a card is named after: the one that does the work, its own first."""
@@ -190,13 +180,18 @@ class RecordMaker:
             if isinstance(node, CardNode):
                 continue
             fold_id = len(made)
-            members = tuple(self._member_ids(member) for member in node.members)
             made.append(
                 Fold(
-                    fold_id=fold_id, kind=node.kind, count=len(members), members=members, is_dense=node.is_dense,
-                    representative=node.representative, label=self._fold_labels[id(node)], parent_id=parent_id,
+                    fold_id=fold_id,
+                    kind=node.kind,
+                    count=len(node.members),
+                    members=tuple(self._member_ids(member) for member in node.members),
+                    representative=node.representative,
+                    label=self._fold_labels.get(id(node), node.ladder[0]),
+                    is_dense=node.is_dense,
+                    parent_id=parent_id,
                 )
-            )  # fmt: skip
+            )
             for member in node.members:
                 self._make_folds(member, fold_id, made)
         return made
@@ -249,6 +244,15 @@ def call_name(call: ModuleCall) -> str:
     """Return how JSON names a call: the path, ``#k`` from the second call; the class for the root."""
     name = call.path or call.class_name
     return f"{name}#{call.call_index}" if call.call_index else name
+
+
+def _num_common(paths: list[str]) -> int:
+    """Return the number of leading path components that all paths share, their own last one aside."""
+    heads = [path.split(".")[:-1] for path in paths]
+    count = 0
+    while all(len(head) > count for head in heads) and len({head[count] for head in heads}) == 1:
+        count += 1
+    return count
 
 
 def _prefixes(parts: list[str]) -> list[str]:

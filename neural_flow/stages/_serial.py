@@ -182,10 +182,14 @@ class _Run:
         return found
 
     def _num_chained(self, start: int, period: int, limit: int) -> int:
-        """Return how many members, from the first, read their predecessor and the same values from outside."""
+        """Return how many members, from the first, are wired alike: among themselves, to the last and to outside."""
         first_outside = self._outside_reads(start, period, 0, start)
         common: set[int] | None = None
+        near: list[set[int]] = []
         for member in range(1, limit):
+            is_alike, near = self._is_wired_alike(start, period, member, near)
+            if not is_alike:
+                return member
             positions = self._positions(start, period, member)
             before = self._positions(start, period, member - 1)
             if not any(source in before for position in positions for source in self._sources[position]):
@@ -200,6 +204,26 @@ class _Run:
             elif outside != common:
                 return member
         return limit
+
+    def _is_wired_alike(
+        self, start: int, period: int, member: int, before: list[set[int]]
+    ) -> tuple[bool, list[set[int]]]:
+        """Compare what a member reads of itself and of its predecessor with what the member before read.
+
+        The second member may read more of the first, which the others read from afar (a bias made once).
+        """
+        near: list[set[int]] = []
+        for position in self._positions(start, period, member):
+            reads = {position - s for s in self._reads[position] if s >= start + (member - 1) * period}
+            near.append(reads)
+            own = position - member * period
+            inside = {read for read in reads if read <= own - start}
+            if inside != {own - s for s in self._reads[own] if s >= start}:
+                return False, near
+        if member == 1:
+            return True, near
+        pairs = zip(near, before, strict=True)
+        return all(now <= then if member == 2 else now == then for now, then in pairs), near
 
     def _outside_reads(self, start: int, period: int, member: int, run_start: int) -> set[int]:
         return {s for p in self._positions(start, period, member) for s in self._reads[p] if s < run_start}

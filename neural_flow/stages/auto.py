@@ -157,7 +157,14 @@ class AutoDetail:
         has_calls = any(item.is_call for call_id in group.ids for item in self._tree.shown_items(call_id))
         if not has_calls and not (has_half and before < FAIR_COUNT):
             return "nothing but ops inside"
+        if all(self._is_thin(call_id) for call_id in group.ids):
+            return "one layer inside, and work around it"
         return ""
+
+    def _is_thin(self, call_id: int) -> bool:
+        """Return whether opening a call would show one layer only, and hide the rest of what it does."""
+        items = list(self._tree.shown_items(call_id))
+        return len(items) == 1 and items[0].is_leaf_like and items[0].mass < self._net.mass[call_id]
 
     def _open_as_intervals(self, group: _Group) -> None:
         if len(group.cards) != 1 or self.figure.count > FAIR_COUNT or group.mass * 2 < self._net.total_mass:

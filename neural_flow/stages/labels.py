@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 MUTE_WORDS = frozenset({
     "model", "models", "net", "network", "module", "modules", "submodule", "submodules", "layer", "layers", "block",
@@ -14,43 +15,57 @@ MUTE_WORDS = frozenset({
 
 @dataclass(slots=True, frozen=True)
 class Named:
-    """What a label is made of: the path of a call (or of a parameter that an op reads), and its class or target."""
+    """What a label is made of.
+
+    ``path`` is that of a call, or of a parameter that an op reads; its first ``num_known`` parts are said elsewhere
+    (by the title of a box). ``ladder`` overrides what is derived from them.
+    """
 
     path: str
     class_name: str
     call_index: int = 0
     is_op: bool = False
+    num_known: int = 0
+    ladder: tuple[str, ...] = ()
 
 
 def make_labels(named: Sequence[Named]) -> list[str]:
     """Return one label each, unique where the paths allow it.
 
     The last path component that speaks is shown; a number or a container word never stands alone. Where two would
-    be equal, both grow by their parents. A later call of a module that is shown twice says which call it is.
+    be equal, both grow by their parents; where the same name stands at each level of a nest, the level is said. A
+    later call of a module that is shown twice says which call it is.
     """
-    ladders = [_ladder(entry) for entry in named]
-    calls_of_path: dict[str, set[int]] = {}
-    for entry in named:
-        if not entry.is_op:
-            calls_of_path.setdefault(entry.path, set()).add(entry.call_index)
+    ladders = [entry.ladder or tuple(_ladder(entry)) for entry in named]
+    owners = [id(entry) if entry.ladder else entry.path for entry in named]
     step = [0] * len(named)
+    levels: dict[int, str] = {}
     for _ in range(max((len(ladder) for ladder in ladders), default=0)):
-        owners: dict[str, set[str]] = {}
-        for ladder, level, entry in zip(ladders, step, named, strict=True):
-            owners.setdefault(ladder[level], set()).add(entry.path)
-        crowded = [
-            k for k, ladder in enumerate(ladders) if len(owners[ladder[step[k]]]) > 1 and step[k] + 1 < len(ladder)
-        ]
-        if not crowded:
+        clashes: dict[str, list[int]] = {}
+        for k, ladder in enumerate(ladders):
+            clashes.setdefault(levels.get(k, ladder[step[k]]), []).append(k)
+        grown = False
+        for label, members in clashes.items():
+            if len({owners[k] for k in members}) < 2:
+                continue
+            nest = _nest_levels(label, [named[k].path for k in members]) if step[members[0]] == 0 else []
+            if nest:
+                levels.update(zip(members, nest, strict=True))
+                grown = True
+                continue
+            for k in members:
+                if k not in levels and step[k] + 1 < len(ladders[k]):
+                    step[k] += 1
+                    grown = True
+        if not grown:
             break
-        for k in crowded:
-            step[k] += 1
-    labels = [ladder[level] for ladder, level in zip(ladders, step, strict=True)]
-    for k, entry in enumerate(named):
-        calls = calls_of_path.get(entry.path, set())
-        if not entry.is_op and len(calls) > 1 and entry.call_index > min(calls):
-            labels[k] = f"{labels[k]} ({ordinal(entry.call_index + 1)} call)"
-    return _number_equal_ops(labels, named)
+    labels = [levels.get(k, ladder[step[k]]) for k, ladder in enumerate(ladders)]
+    return _number_equal_ops(_say_calls(labels, named), named)
+
+
+def label_ladder(path: str, class_name: str) -> list[str]:
+    """Return the labels to try for a path, shortest first."""
+    return _ladder(Named(path, class_name))
 
 
 def short_label(path: str, class_name: str) -> str:
@@ -65,31 +80,58 @@ def ordinal(number: int) -> str:
 
 
 def _ladder(entry: Named) -> list[str]:
-    """Return the labels to try, shortest first."""
     if entry.is_op:
-        owner = entry.path.rpartition(".")[0] if entry.path else ""
         ladder = [entry.class_name]
         if entry.path:
-            ladder.append(f"{entry.class_name} {_ladder(Named(owner or entry.path, entry.path))[0]}")
+            owner = entry.path.rpartition(".")[0] or entry.path
+            ladder.append(f"{entry.class_name} {_ladder(Named(owner, entry.path))[0]}")
             ladder.append(f"{entry.class_name} {entry.path}")
-        return ladder
+        return list(dict.fromkeys(ladder))
     if not entry.path:
         return [entry.class_name]
     parts = entry.path.split(".")
     speaking = [k for k, part in enumerate(parts) if not part.isdigit() and part.lower() not in MUTE_WORDS]
+    known = [k for k in speaking if k >= entry.num_known]
     ladder: list[str] = []
-    if speaking:
-        last = speaking[-1]
+    if known:
+        last = known[-1]
         # behind the last word that speaks stand numbers and container words; only the numbers tell stages apart
         tail = [part for part in parts[last + 1 :] if part.isdigit()]
+        end = last + 1 if not tail else len(parts)
         ladder.append(".".join([parts[last], *tail]))
-        ladder.extend(".".join(parts[k:]) for k in reversed(speaking))
+        ladder.extend(".".join(parts[k:end]) for k in reversed(speaking))
     else:
         ladder.append(entry.class_name)
-        if parts[-1].isdigit() and len(parts) == 1:
+        if parts[-1].isdigit():
             ladder.append(f"{entry.class_name} {parts[-1]}")
     ladder.append(entry.path)
     return list(dict.fromkeys(ladder))
+
+
+def _nest_levels(label: str, paths: list[str]) -> list[str]:
+    """Return ``label (level k)`` for modules of one name, each inside the parent of the last; empty where not so."""
+    by_length = sorted(set(paths), key=len)
+    if len(by_length) < 3:
+        return []
+    for outer, inner in pairwise(by_length):
+        parent = outer.rpartition(".")[0]
+        if parent and not inner.startswith(parent + "."):
+            return []
+        if inner.count(".") <= outer.count("."):
+            return []
+    return [f"{label} (level {by_length.index(path) + 1})" for path in paths]
+
+
+def _say_calls(labels: list[str], named: Sequence[Named]) -> list[str]:
+    calls_of_path: dict[str, set[int]] = {}
+    for entry in named:
+        if not entry.is_op and not entry.ladder:
+            calls_of_path.setdefault(entry.path, set()).add(entry.call_index)
+    for k, entry in enumerate(named):
+        calls = calls_of_path.get(entry.path, set())
+        if not entry.is_op and len(calls) > 1 and entry.call_index > min(calls):
+            labels[k] = f"{labels[k]} ({ordinal(entry.call_index + 1)} call)"
+    return labels
 
 
 def _number_equal_ops(labels: list[str], named: Sequence[Named]) -> list[str]:
