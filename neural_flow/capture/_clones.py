@@ -101,13 +101,14 @@ class StateSwap:
                     attributes[name] = self._swapped(value, 0)
 
     def _stand_in(self, param: Any) -> Any:
-        if isinstance(param, UninitializedParameter):  # becomes another class in place when it is first used
-            if id(param) not in self._params:
+        if id(param) not in self._params:
+            if isinstance(param, UninitializedParameter):  # becomes another class in place when it is first used
                 # its constructor takes device and dtype, which its stub does not know
                 make: Any = UninitializedParameter
                 self._params[id(param)] = make(param.requires_grad, param.device, param.dtype)
-            return self._params[id(param)]
-        return param if self._convert_param is None else self._convert_param(param)
+            else:
+                self._params[id(param)] = param if self._convert_param is None else self._convert_param(param)
+        return self._params[id(param)]
 
     def _swapped(self, value: Any, depth: int) -> Any:
         if isinstance(value, nn.Parameter):

@@ -31,7 +31,12 @@ OVERWRITES = frozenset(
 )  # fmt: skip
 """Functions that write their first argument without reading it."""
 
-UPDATES_ASIDE = frozenset({"batch_norm", "instance_norm", "_native_batch_norm_legit", "native_batch_norm"})
+UPDATES_ASIDE = frozenset(
+    {
+        "batch_norm", "instance_norm", "_native_batch_norm_legit", "native_batch_norm", "cudnn_batch_norm",
+        "miopen_batch_norm", "_batch_norm_with_update",
+    }
+)  # fmt: skip
 """Functions that update running statistics beside their result, which does not depend on them then."""
 
 ARRAY_ESCAPES = frozenset({"numpy", "__array__", "__dlpack__", "untyped_storage", "data_ptr"})
@@ -39,6 +44,9 @@ ARRAY_ESCAPES = frozenset({"numpy", "__array__", "__dlpack__", "untyped_storage"
 
 ARRAY_READERS = frozenset({"tensor", "as_tensor", "asarray"})
 """Functions that make a tensor of an array."""
+
+FROM_LITERALS = frozenset({"lift_fresh", "lift_fresh_copy", "lift"})
+"""Functions whose argument is a tensor just made of Python numbers."""
 
 _WRITES_ASIDE = frozenset({"embedding", "embedding_bag"})  # with max_norm they scale rows of their weight in place
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -9,7 +10,14 @@ from typing import Any
 import torch
 
 from neural_flow.capture._frames import is_reached_by_name, location_text, user_place
-from neural_flow.capture._functions import ARRAY_READERS, OVERWRITES, UPDATES_ASIDE, num_lenders, target_name
+from neural_flow.capture._functions import (
+    ARRAY_READERS,
+    FROM_LITERALS,
+    OVERWRITES,
+    UPDATES_ASIDE,
+    num_lenders,
+    target_name,
+)
 from neural_flow.capture._metas import RawMeta, finished_meta, raw_meta
 from neural_flow.capture._storage_log import Refs
 from neural_flow.capture._values import ValueTable
@@ -37,14 +45,16 @@ class Recorder:
     Attributes:
         call_id: the innermost module call that is running.
         ops: what was recorded so far.
-        num_unknown: how many tensors were read that nobody saw being made.
+        unknown: op and tensor for each that was read although nobody saw it being made.
+        num_opaque_joins: how many outputs of calls came from out of sight although ops in these calls were seen.
     """
 
     def __init__(self, values: ValueTable) -> None:
         self.values = values
         self.call_id: int | None = None
         self.ops: list[_RawOp] = []
-        self.num_unknown = 0
+        self.unknown: list[tuple[int, weakref.ref[torch.Tensor]]] = []
+        self.num_opaque_joins = 0
         self._escapes: list[tuple[int | None, int, Refs]] = []
 
     # -- one op ----------------------------------------------------------------------------------------------------
@@ -76,6 +86,8 @@ class Recorder:
         first, last = num_lenders(call.name)
         if last:
             leaves = collect_tensors((*call.args[:first], *call.args[last:], *call.kwargs.values()), [])
+        if call.name in FROM_LITERALS:
+            leaves = [leaf for leaf in leaves if self.values.read(leaf) is not None]
         parents, params = self.sources(leaves, fresh[0] if len(fresh) == 1 else None)
         role: OpRole = "op"
         if not parents and self._escapes and call.name in ARRAY_READERS and any(map(is_array, call.args)):
@@ -189,7 +201,7 @@ class Recorder:
             return refs
         if escaped := self._escaped_here():
             return self.add_source(tensor, "opaque", "opaque", escaped)
-        self.num_unknown += 1
+        self.unknown.append((len(self.ops), weakref.ref(tensor)))
         return self.add_source(tensor, "unknown", "unknown")
 
     def add_output(self, leaf: torch.Tensor, first_op_id: int, inputs: Tensors) -> int | None:
@@ -210,6 +222,7 @@ class Recorder:
         if refs is None:
             escaped = [found for _, time, found in self._escapes if time >= first_op_id]
             parents = tuple(dict.fromkeys(ref for found in escaped for ref in found)) or self.sources(inputs)[0]
+            self.num_opaque_joins += not escaped and first_op_id < len(self.ops)
             self.add_source(leaf, "opaque", "opaque", parents)
             return None
         if any(op_id >= first_op_id for op_id, _ in refs):

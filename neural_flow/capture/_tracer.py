@@ -5,8 +5,11 @@ A subclass adds the mode that intercepts tensor functions and hands each call to
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
 
@@ -39,6 +42,7 @@ class Tracer:
     Attributes:
         trace: the records, from the moment the context is left.
         error: what went wrong in the tracer itself, or None; the model is not disturbed by it.
+        num_blind: how many values came from where the tracer does not see, but other code of the model may.
     """
 
     name = "none"
@@ -65,6 +69,8 @@ class Tracer:
         self._raised: list[tuple[BaseException, int]] = []
         self._recorder: Recorder | None = None
         self._trace: Trace | None = None
+        self._unknown: list[tuple[int, weakref.ref[torch.Tensor]]] = []
+        self.num_blind = 0
 
     @property
     def trace(self) -> Trace:
@@ -99,8 +105,11 @@ class Tracer:
             self._exit_mode()
         finally:
             self._stack.__exit__(kind, error, trace)
-        with no_torch_function(), paused_gc():
+        with self._quiet(), paused_gc():
             self._trace = self._finished_trace(error if isinstance(error, Exception) else None)
+        if self._recorder is not None:
+            self._unknown = self._recorder.unknown
+            self.num_blind = len(self._unknown) + self._recorder.num_opaque_joins
         self._raised.clear()
         self._recorder = None
 
@@ -114,11 +123,24 @@ class Tracer:
                 raise
         return self.trace
 
+    def lasting_unknown(self) -> list[int]:
+        """Return the ops that stand for tensors of unknown origin that are still alive, and stop counting these."""
+        if any(tensor() is not None for _, tensor in self._unknown):
+            gc.collect()  # what the run made may hang in reference cycles
+        alive = [op_id for op_id, tensor in self._unknown if tensor() is not None]
+        self.num_blind -= len(alive)
+        self._unknown = []
+        return alive
+
     def _enter_mode(self) -> None:
         """Start intercepting tensor functions."""
 
     def _exit_mode(self) -> None:
         """Stop intercepting tensor functions."""
+
+    def _quiet(self) -> AbstractContextManager[object]:
+        """Return a context in which the tracer's own work with tensors is not traced."""
+        return no_torch_function()
 
     # -- module calls ----------------------------------------------------------------------------------------------
 
@@ -126,7 +148,7 @@ class Tracer:
         parent = frame.parent
         call = FollowedCall(frame, None if parent is None else parent.call_id, has_kwargs=kwargs is not None)
         self._calls.append(call)
-        with no_torch_function():
+        with self._quiet():
             try:
                 self._read_inputs(call, args, kwargs or {})
             except Exception as error:  # a fault of the tracer must not become one of the model
@@ -165,7 +187,7 @@ class Tracer:
         assert recorder is not None
         held = sys.getrefcount(output)
         handed = output
-        with no_torch_function():
+        with self._quiet():
             try:
                 if not call.has_kwargs and kwargs:
                     self._read_inputs(call, (), kwargs)
@@ -227,7 +249,7 @@ class Tracer:
         """Take the parameters of a module that the model reaches by a global or a closure for constants."""
         if self._recorder is not None and module not in self._foreign:
             self._foreign.add(module)
-            with no_torch_function():
+            with self._quiet():
                 self._recorder.values.add_constants(_own_tensors(module))
 
     def _leave(self, call: FollowedCall) -> None:
@@ -241,7 +263,7 @@ class Tracer:
         recorder = self._recorder
         if recorder is None:
             return
-        with no_torch_function():
+        with self._quiet():
             for suffix, leaf in tensor_leaves(value):
                 emit = ProbeEmit(
                     name=name + suffix,

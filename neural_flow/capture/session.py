@@ -7,6 +7,7 @@ had when the session was entered.
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import sys
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,7 @@ from torch import nn
 
 from neural_flow.capture._clones import Cloner, StateSwap
 from neural_flow.capture._snapshots import SavedParams, paused_gc, save_attributes, save_grads, save_rng, save_switches
+from neural_flow.capture._stand_ins import StandIns, stand_in_param
 from neural_flow.module_calls import all_modules
 from neural_flow.nested import copy_nest
 
@@ -47,6 +49,7 @@ class Session:
         grad: whether autograd records; then cloned inputs require a gradient where the originals do.
         device: where the cloned inputs live; None keeps each tensor's own device.
         written_params: parameters that the run is known to write; they are copied at once.
+        stand_ins: what takes the place of parameters, buffers and inputs, for a run without data.
 
     Attributes:
         args: the cloned positional arguments.
@@ -64,6 +67,7 @@ class Session:
         grad: bool = False,
         device: torch.device | str | None = None,
         written_params: Iterable[torch.Tensor] = (),
+        stand_ins: StandIns | None = None,
     ) -> None:
         self.model = model
         self.args = args
@@ -73,6 +77,7 @@ class Session:
         self._grad = grad
         self._device = device
         self._written_params = tuple(written_params)
+        self._stand_ins = stand_ins
         self._saved_params = SavedParams()
         self._stack = contextlib.ExitStack()
 
@@ -117,12 +122,21 @@ class Session:
         self._clone_inputs()
         if self._seed is not None:
             _seed_all(self._seed)
+        if self._stand_ins is not None:
+            stack.enter_context(self._stand_ins.mode())
 
     def _set_flags(self) -> None:
         if self._train is False or (self._train and not self.model.training):
             self.model.train(self._train)
 
     def _swap_state(self, modules: list[nn.Module]) -> None:
+        stand_ins = self._stand_ins
+        if stand_ins is not None:
+            self._cloner = Cloner(stand_ins.tensor)
+            swap = StateSwap(self._cloner, functools.partial(stand_in_param, stand_ins))
+            self._stack.callback(swap.restore)
+            swap.apply(modules)
+            return
         self._cloner = Cloner()
         self._cloner.share_storages(
             {
