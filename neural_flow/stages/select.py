@@ -8,6 +8,7 @@ from neural_flow.stages._assemble import Assembler, Node
 from neural_flow.stages._chain import chained
 from neural_flow.stages._manual import block_figure, holders, nested_choice, open_where, whole_model
 from neural_flow.stages._net import Net
+from neural_flow.stages._ops import op_nodes
 from neural_flow.stages._plan import plan_from_figure
 from neural_flow.stages._records import RecordMaker
 from neural_flow.stages._tree import Tree
@@ -76,13 +77,16 @@ class _Selecting:
         closed = frozenset(self._selector.by_either("--collapse", request.collapse) - {0}) | self._failed
         wanted = frozenset(self._selector.by_either("--expand", request.expand)) - closed
         opened = frozenset({0}) | ((wanted | holders(net, wanted)) - closed)
+        if request.depth is None and request.detail == "op" and self._trace is self._source:
+            hidden = frozenset(self._selector.by_path("--exclude", request.exclude))
+            return op_nodes(net, kept=self._failed, hidden=hidden, has_folds=request.has_folds) or [whole_model(net)]
         tree = Tree(net, has_folds=request.has_folds, preferred=opened)
         if request.depth == 0 or not tree.elements(0):
             return [whole_model(net)]
         if request.depth is not None:
             depth = request.depth
             plan = open_where(tree, lambda c: c in opened or (self._is_above(tree, c, depth) and c not in closed))
-        elif request.detail == "layer":
+        elif request.detail in ("layer", "op"):
             plan = open_where(tree, lambda c: c in opened or not (net.is_leaf_like[c] or c in closed))
         elif request.detail == "block":
             plan = plan_from_figure(block_figure(tree, closed=closed, opened=opened))
