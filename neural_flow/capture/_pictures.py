@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from types import MappingProxyType
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from neural_flow.capture._metas import tensor_meta
 from neural_flow.capture._plan import Batch, batch_dim_of
@@ -48,22 +51,36 @@ class Pictures:
         default_factory=list[tuple[tuple[int, int], Array, int]]
     )
 
-    def take(self, stage: Stage, leaf: torch.Tensor, module: nn.Module | None = None) -> None:
-        """Reduce ``leaf`` to the picture and the statistics of ``stage``, at once: it may change or die afterwards."""
+    def take(
+        self, stage: Stage, leaf: torch.Tensor, module: nn.Module | None = None, packing: PackedSequence | None = None
+    ) -> None:
+        """Reduce ``leaf`` to the picture and the statistics of ``stage``, at once: it may change or die afterwards.
+
+        Args:
+            stage: what the leaf is shown in.
+            leaf: the tensor.
+            module: the module that put it out.
+            packing: the packed sequence whose data it is.
+        """
         try:
-            with torch.no_grad(), no_torch_function():
-                self._take(stage, leaf.detach(), module)
+            with torch.no_grad(), no_torch_function(), _quiet():
+                self._take(stage, leaf.detach(), module, packing)
         except NoPicture as reason:
             self.skipped[stage.stage_id] = str(reason)
         except Exception as error:  # drawing never stops for a picture
             self.skipped[stage.stage_id] = f"{type(error).__name__}: {error}"
 
-    def _take(self, stage: Stage, leaf: torch.Tensor, module: nn.Module | None) -> None:
+    def _take(self, stage: Stage, leaf: torch.Tensor, module: nn.Module | None, packing: PackedSequence | None) -> None:
         stats = tensor_stats(leaf) if self.has_stats else None
         if stats is not None:
             self.stats[stage.stage_id] = stats
         context = self._context_of(stage, leaf, module)
-        kind, arrays, facts = summarise(leaf, context)
+        if packing is None:
+            kind, arrays, facts = summarise(leaf, context)
+        else:
+            whole = _unpacked(packing, context.sample)
+            kind, arrays, facts = summarise(whole, replace(context, batch_dim=None))
+            facts["caption"] = f"one of {int(packing.batch_sizes[0])} packed sequences, {whole.shape[0]} steps"
         if stats is not None:
             facts |= {"num_nan": stats.num_nan, "num_inf": stats.num_inf}
         self.summaries[stage.stage_id] = self._raw(kind, tensor_meta(leaf), arrays, facts)
@@ -77,7 +94,7 @@ class Pictures:
         try:
             context = replace(self.context, role="attention", heads=heads)
             kind = SUMMARIES.get("attention")
-            with torch.no_grad(), no_torch_function():
+            with torch.no_grad(), no_torch_function(), _quiet():
                 arrays, found = kind.reduce(weights, context)
             raw = self._raw("attention", tensor_meta(weights), arrays, {**found, **facts})
             self.attention.setdefault(stage.stage_id, []).append(raw)
@@ -158,6 +175,21 @@ def _finished(stage_id: int, raw: _Raw) -> Summary:
         facts=MappingProxyType(raw.facts),
         caption=caption,
     )
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keep warnings about what a reduction does (beta layouts, casts) from the user, who did not ask for it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _unpacked(packing: PackedSequence, sample: int) -> torch.Tensor:
+    """Return the steps of one sequence of a packed batch."""
+    padded, lengths = pad_packed_sequence(packing, batch_first=True)
+    index = min(sample, padded.shape[0] - 1)
+    return padded[index, : int(lengths[index])]
 
 
 def _has_conv1d(module: nn.Module) -> bool:

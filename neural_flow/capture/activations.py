@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence
 
 from neural_flow.capture._attention_watch import attention_watch, has_attention_calls, parse_heads
 from neural_flow.capture._names import input_leaves, output_leaves
@@ -183,9 +184,15 @@ def _call_watcher(plan: Plan, pictures: Pictures) -> OnOutput:
             if leaf is None:
                 pictures.skipped[stage.stage_id] = "its output holds no tensor"
             else:
-                pictures.take(stage, leaf, module)
+                pictures.take(stage, leaf, module, _packing_of(leaf, output))
 
     return take
+
+
+def _packing_of(leaf: torch.Tensor, output: Any) -> PackedSequence | None:
+    """Return the packed sequence in ``output`` whose data is ``leaf``: its rows are steps of all sequences mixed."""
+    parts = output if isinstance(output, tuple | list) and not isinstance(output, PackedSequence) else (output,)
+    return next((part for part in parts if isinstance(part, PackedSequence) and part.data is leaf), None)
 
 
 def _op_watch(model: nn.Module, plan: Plan, pictures: Pictures, stack: ExitStack) -> OpWatch | None:

@@ -149,6 +149,8 @@ SUMMARIES: Registry[type[SummaryKind]] = Registry("summary kind", "neural_flow.s
 
 def choose(tensor: torch.Tensor, context: SummaryContext) -> str:
     """Return the name of the kind with the highest priority that accepts ``tensor`` (a sample without batch)."""
+    if tensor.numel() == 0:
+        return "histogram"  # which says that there is nothing
     ranked = sorted(SUMMARIES.items(), key=lambda item: (-item[1].priority, item[0]))
     return next(name for name, kind in ranked if kind.accepts(tensor, context))
 

@@ -56,7 +56,16 @@ def take_sample(tensor: torch.Tensor, context: SummaryContext) -> torch.Tensor:
         tensor = tensor.to_dense()
     if context.batch_dim is not None and tensor.dim() > context.batch_dim and tensor.shape[context.batch_dim] > 0:
         tensor = _pick(tensor, context.batch_dim, context)
-    return tensor
+    return _with_arithmetic(tensor)
+
+
+def _with_arithmetic(tensor: torch.Tensor) -> torch.Tensor:
+    """Return ``tensor`` in a dtype that reductions exist for, if its own is only made for storage."""
+    if tensor.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        return tensor.to(torch.int64)
+    if tensor.dtype == torch.complex32:
+        return tensor.to(torch.complex64)
+    return tensor.to(torch.float32) if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
 
 
 def _pick(tensor: torch.Tensor, dim: int, context: SummaryContext) -> torch.Tensor:

@@ -108,6 +108,6 @@ def percent(share: float) -> str:
 
 
 def _looks_like_embedding(tensor: torch.Tensor) -> bool:
-    length = float(torch.linalg.vector_norm(tensor.reshape(-1), dtype=torch.float32))
-    is_normalised = abs(length - 1) < 1e-3 and bool((tensor < 0).any())
+    length = float(torch.linalg.vector_norm(as_real(tensor.reshape(-1))))
+    is_normalised = abs(length - 1) < 1e-3 and bool((as_real(tensor) < 0).any())
     return is_normalised or (tensor.numel() >= 128 and tensor.numel() % 64 == 0)

@@ -24,21 +24,20 @@ class Complex:
 
     @staticmethod
     def accepts(tensor: torch.Tensor, context: SummaryContext) -> bool:
-        """Accept complex values."""
+        """Accept complex tensor."""
         return tensor.is_complex() and tensor.numel() > 1
 
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:
         """Keep magnitude and phase of one plane as uint8 maps."""
-        values = tensor if tensor.dtype != torch.complex32 else tensor.to(torch.complex64)
         num_channels = 1
-        if values.dim() > 2:
-            planes = values.reshape(-1, *values.shape[-2:])
+        if tensor.dim() > 2:
+            planes = tensor.reshape(-1, *tensor.shape[-2:])
             num_channels = planes.shape[0]
             spread = planes.abs().flatten(1).var(dim=1, correction=0).nan_to_num(torch.inf, torch.inf)
             plane = planes[int(torch.argmax(spread))]
         else:
-            plane = values.reshape(-1, values.shape[-1]) if values.dim() == 2 else values.reshape(1, -1)
+            plane = tensor.reshape(-1, tensor.shape[-1]) if tensor.dim() == 2 else tensor.reshape(1, -1)
         # phases must not be averaged across their cut: real and imaginary parts are
         parts = shrink(torch.view_as_real(plane.resolve_conj()).permute(2, 0, 1), context.max_side)
         magnitude = torch.hypot(parts[0], parts[1])[None]
@@ -46,7 +45,7 @@ class Complex:
         low = torch.zeros_like(high)
         phase = (torch.atan2(parts[1], parts[0]) / (2 * torch.pi) + 0.5).nan_to_num(0.0) * 255
         return {"magnitude": quantise(magnitude, low, high)[0], "phase": phase.round().to(torch.uint8)}, {
-            "rank": min(values.dim(), 3),
+            "rank": min(tensor.dim(), 3),
             "map_hw": tuple(plane.shape),
             "num_channels": num_channels,
             "high": tuple(high.tolist()),

@@ -36,7 +36,7 @@ class Tokens:
         ids = tensor.reshape(-1).long()
         step = -(-ids.numel() // _MAX_CELLS)
         names = context.tokens if len(context.tokens) == ids.numel() else ()
-        return {"ids": ids[::step]}, {"num_tokens": ids.numel(), "step": step, "names": tuple(names[::step])}
+        return {"ids": ids[::step].clone()}, {"num_tokens": ids.numel(), "step": step, "names": tuple(names[::step])}
 
     @staticmethod
     def size(summary: Summary, context: SummaryContext) -> tuple[float, float]:
