@@ -52,7 +52,7 @@ class UNet(nn.Module):
                 "up0": DoubleConv(width * 2 + width, width),
             }
         )
-        self.mask = nn.Conv2d(width, num_classes, kernel_size=1)
+        self.head = nn.Conv2d(width, num_classes, kernel_size=1)
 
     def forward(self, image: Tensor) -> Tensor:
         x = image  # [N, 1, H, W]; H and W are multiples of 8
@@ -64,7 +64,7 @@ class UNet(nn.Module):
         x = self.mid(x)  # [N, 128, H/8, W/8]
         for up in self.decoder.values():
             x = up(torch.cat([skips.pop(), self.up(x)], dim=1))
-        return self.mask(x)  # [N, num_classes, H, W]
+        return self.head(x)  # [N, num_classes, H, W]
 
 
 neural_flow_labels = ["background", "cell"]

@@ -108,13 +108,13 @@ def list_names(
     kind: Annotated[
         str | None,
         typer.Argument(
-            metavar="[summaries|topologies|layouts|exporters|themes|measurements|samples]",
+            metavar="[summaries|topologies|layouts|exporters|themes|samples]",
             show_default=False,
             help="One of them; all without it.",
         ),
     ] = None,
 ) -> int:
-    """List what can be named: summary kinds, edge sources, layouts, formats, themes, measurements, sample models."""
+    """List what can be named: summary kinds, edge sources, layouts, formats, themes, sample models."""
     from neural_flow.cli.listing import run_list
 
     return run_list(kind)

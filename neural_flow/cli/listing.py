@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterable
 from types import MappingProxyType
 
-from neural_flow.capture.measure._base import MEASUREMENTS
 from neural_flow.errors import UnknownNameError
 from neural_flow.export._base import EXPORTERS
 from neural_flow.layout._base import LAYOUT_STYLES
@@ -22,7 +21,6 @@ KINDS: MappingProxyType[str, Callable[[], Iterable[str]]] = MappingProxyType(
         "layouts": LAYOUT_STYLES.names,
         "exporters": EXPORTERS.names,
         "themes": lambda: sorted(THEMES),
-        "measurements": MEASUREMENTS.names,
         "samples": sample_names,
     }
 )

@@ -15,7 +15,7 @@ import typer.main
 from neural_flow.cli.app import app
 from neural_flow.cli.console import say, show_bug, show_error, shown_warnings
 from neural_flow.cli.defaults import defaults_for
-from neural_flow.errors import NeuralFlowError
+from neural_flow.errors import ForwardError, NeuralFlowError
 
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
@@ -29,7 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     is_debug = "--debug" in arguments
     try:
         with shown_warnings():
-            return _run(arguments)
+            code = _run(arguments)
+        sys.stdout.flush()
+        return code
     except NeuralFlowError as error:
         show_error(error, is_debug=is_debug)
         return error.exit_code
@@ -39,9 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _close_stdout()
         return 0  # whoever read the result has read enough
+    except SystemExit as stop:
+        return _after_exit(stop)
     except Exception as error:
         if isinstance(error, _COMMAND_LINE_ERROR):
-            _show_command_line_error(error)
+            _show_command_line_error(error, arguments)
             return 2
         show_bug(error)
         return EXIT_BUG
@@ -61,12 +65,14 @@ def _runs_something(arguments: list[str]) -> bool:
     return bool(arguments) and not {"--help", "-h", "--version"} & set(arguments)
 
 
-def _show_command_line_error(error: Any) -> None:
+def _show_command_line_error(error: Any, arguments: list[str]) -> None:
     found = str(error.format_message())
     if not found:  # no command at all: the help has been shown
         return
     context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "neural-flow"
+    names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
+    command = arguments[:1] if arguments[:1] and arguments[0] in names else []
+    path = context.command_path if context is not None else " ".join(["neural-flow", *command])
     near: list[str] = []
     if possibilities := getattr(error, "possibilities", None):
         found = f"there is no option {error.option_name}"
@@ -74,6 +80,17 @@ def _show_command_line_error(error: Any) -> None:
     say("error", f"cannot read the command line of {path}")
     say("cause", found)
     say("hint", f"did you mean {near[0]}?" if near else f"{path} --help lists what it takes")
+
+
+def _after_exit(stop: SystemExit) -> int:
+    """Return the exit code after something below has left the program: typer on a closed pipe, or the user's code."""
+    if isinstance(stop.__context__, BrokenPipeError):
+        _close_stdout()
+        return 0
+    say("error", "the model's code left the program")
+    say("cause", f"SystemExit: {stop.code}")
+    say("hint", "take sys.exit() out of what runs when the model is called")
+    return ForwardError.exit_code
 
 
 def _close_stdout() -> None:
