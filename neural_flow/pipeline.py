@@ -24,7 +24,7 @@ from neural_flow.drawing import ExportOptions, LayoutOptions, Picture, Scene
 from neural_flow.errors import CaptureSkippedWarning, ForwardError, SelectionError, UsageError
 from neural_flow.export._base import render_bytes, write_picture
 from neural_flow.layout.choose import lay_out
-from neural_flow.records import Capture, Measurements, Request
+from neural_flow.records import Capture, Measurements, Request, Trace
 from neural_flow.scene.build import build_scene
 from neural_flow.scene.measure import measure_diagram
 from neural_flow.scene.options import SceneOptions
@@ -219,8 +219,8 @@ def render(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = 
     """
     asked = Options(**options)
     call = (as_arguments(args), dict(kwargs or {}))
-    topology = _trace(model, *call, asked)
-    captured = _capture(model, *call, topology, asked)
+    found, topology = _trace(model, *call, asked)
+    captured = _capture(model, *call, found, topology, asked)
     measurements = tuple(_measure(model, *call, topology, asked))
     drawing = draw(topology, captured, measurements, asked)
     _raise_failure(topology.failure or captured.failure, drawing=drawing)
@@ -232,7 +232,7 @@ def trace(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = N
 
     Args and errors are those of ``render``; ``ForwardError.topology`` is the partial graph.
     """
-    topology = _trace(model, as_arguments(args), dict(kwargs or {}), Options(**options))
+    _, topology = _trace(model, as_arguments(args), dict(kwargs or {}), Options(**options))
     _raise_failure(topology.failure, topology=Topology(topology))
     return Topology(topology)
 
@@ -246,9 +246,9 @@ def activations(
     """
     asked = Options(**options)
     call = (as_arguments(args), dict(kwargs or {}))
-    topology = _trace(model, *call, asked)
+    found, topology = _trace(model, *call, asked)
     _raise_failure(topology.failure, topology=Topology(topology))
-    return capture_activations(model, *call, topology, train=asked.train, seed=asked.seed)
+    return capture_activations(model, *call, topology, trace=found, train=asked.train, seed=asked.seed)
 
 
 def draw(
@@ -278,7 +278,9 @@ def _scene(
     return build_scene(topology, diagram, layout, capture, measurements, theme, look)
 
 
-def _trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], asked: Options) -> records.Topology:
+def _trace(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], asked: Options
+) -> tuple[Trace, records.Topology]:
     request = make_request(asked)
     _tell(asked, "metadata pass")
     found = run_metadata_pass(
@@ -288,6 +290,7 @@ def _trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], aske
         train=asked.train,
         seed=asked.seed,
         tracer="function" if asked.tracer == "auto" else asked.tracer,
+        fake=asked.fake,
         model_name=asked.model_name,
     )
     _tell(asked, "topology")
@@ -298,11 +301,16 @@ def _trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], aske
             f"--strict refused the fallback to topology {topology.source!r}",
             hint="leave --strict out, or name the source: --topology " + topology.source,
         )
-    return topology
+    return found, topology
 
 
 def _capture(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], topology: records.Topology, asked: Options
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    found: Trace,
+    topology: records.Topology,
+    asked: Options,
 ) -> Capture:
     if not asked.capture or asked.fake:
         return Capture()
@@ -312,11 +320,13 @@ def _capture(
         args,
         kwargs,
         topology,
+        trace=found,
         train=asked.train,
         seed=asked.seed,
         capture_device=asked.capture_device,
         has_stats=asked.stats,
         has_attention=asked.attention,
+        heads=asked.heads,
         batch_dim=asked.batch_dim,
         sample=asked.sample,
         norm=asked.norm,
