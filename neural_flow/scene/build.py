@@ -6,7 +6,7 @@ from neural_flow.drawing import Box, Diagram, Frame, Layout, Mark, MarkGroup, Sc
 from neural_flow.records import Capture, Measurements, Topology
 from neural_flow.scene.cards import card_marks
 from neural_flow.scene.connectors import arrow_marks, ring_marks
-from neural_flow.scene.frames import frame_marks
+from neural_flow.scene.frames import frame_extent, frame_marks
 from neural_flow.scene.legend import cost_color, legend_marks
 from neural_flow.scene.look import Look, make_look
 from neural_flow.scene.options import SceneOptions
@@ -49,7 +49,7 @@ def build_scene(
         options: what the user asked of the look.
     """
     look = make_look(diagram, topology, capture, theme, options, measurements)
-    extent = bounds([*contents(layout), *(place.box for place in layout.frames)])
+    extent = bounds([*contents(layout), *_frame_boxes(look, layout)])
     header, header_bottom, header_width = _header(look, extent.width)
     layout = moved(layout, theme.margin - extent.x, header_bottom - extent.y)
     obstacles = contents(layout)
@@ -57,8 +57,8 @@ def build_scene(
     page = Box(x=theme.margin, y=header_bottom, width=max(extent.width, header_width), height=extent.height)
     bottom = page.y + page.height
     if options.has_legend:
-        boxes = [*obstacles, *(place.box for place in layout.frames)]
-        legend, bottom = legend_marks(look, page, boxes, cost_top)
+        boxes = [*obstacles, *_frame_boxes(look, layout)]
+        legend, bottom = legend_marks(look, marks, page, boxes, cost_top)
         marks += legend
     return Scene(
         width=round(page.width + 2 * theme.margin, 2),
@@ -69,6 +69,11 @@ def build_scene(
         description=figure_description(look),
         background=None if options.is_transparent else theme.paper,
     )
+
+
+def _frame_boxes(look: Look, layout: Layout) -> list[Box]:
+    frames = {frame.frame_id: frame for frame in look.diagram.frames}
+    return [frame_extent(frames[place.frame_id], place, look.theme) for place in layout.frames]
 
 
 def _figure(look: Look, layout: Layout, obstacles: list[Box]) -> tuple[list[Mark], list[MarkGroup], float]:

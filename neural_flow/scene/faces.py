@@ -57,23 +57,27 @@ def face_marks(stage: Stage, box: Box, look: Look) -> tuple[Mark, ...]:
     extra = attention_of(stage, look)
     marks: tuple[Mark, ...] = ()
     if extra is not None:
-        width, height = SUMMARIES.get(extra.kind).size(extra, look.context)
-        place = Box(x=box.x + box.width - width, y=box.y + box.height - height, width=width, height=height)
-        marks = SUMMARIES.get(extra.kind).draw(extra, place, look.style)
-        box = _lower_left(box, box.width - GAP - width, look, stage)
+        size = SUMMARIES.get(extra.kind).size(extra, look.context)
+        marks = SUMMARIES.get(extra.kind).draw(extra, _beside(box, box.x + box.width - size[0], size), look.style)
+        box = _beside(box, box.x, _picture_size(stage, look))
     summary = look.summary_of(stage)
     if summary is None:
         return (*_structure_marks(stage, box, look), *marks)
     return (*SUMMARIES.get(summary.kind).draw(summary, box, look.style), *marks)
 
 
-def _lower_left(box: Box, width: float, look: Look, stage: Stage) -> Box:
+def _beside(box: Box, x: float, size: tuple[float, float]) -> Box:
+    """Return a box of ``size`` at ``x``, centred on the height at which arrows arrive."""
+    width, height = size
+    return Box(x=x, y=box.y + (box.height - height) / 2, width=width, height=height)
+
+
+def _picture_size(stage: Stage, look: Look) -> tuple[float, float]:
     summary = look.summary_of(stage)
     if summary is None:
-        height = _structure_size(stage, look).height
-    else:
-        height = SUMMARIES.get(summary.kind).size(summary, look.context)[1]
-    return Box(x=box.x, y=box.y + box.height - height, width=width, height=height)
+        size = _structure_size(stage, look)
+        return size.width, size.height
+    return SUMMARIES.get(summary.kind).size(summary, look.context)
 
 
 def attention_of(stage: Stage, look: Look) -> Summary | None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from neural_flow.drawing import Box, Frame, FramePlacement, Mark, Path, Rect, Text
 from neural_flow.scene.look import Look
-from neural_flow.scene.space import is_free
+from neural_flow.scene.space import covered_area
+from neural_flow.theme import Theme
 
 _FRAME_LAYER = 0.5
 _INSET = 6.0
@@ -57,6 +58,13 @@ def _bracket(box: Box, look: Look, layer: float) -> list[Mark]:
     return [Path(commands=line, stroke=theme.plate_edge, stroke_width=0.7, layer=layer)]
 
 
+def frame_extent(frame: Frame, place: FramePlacement, theme: Theme) -> Box:
+    """Return the box of a frame with the sheets behind it."""
+    rise = 2 * theme.plate_offset if frame.kind == "fold" and not place.is_bracket else 0.0
+    box = place.box
+    return Box(x=box.x, y=box.y - rise, width=box.width + rise, height=box.height + rise)
+
+
 def _title(frame: Frame, place: FramePlacement, obstacles: Sequence[Box], look: Look) -> list[Mark]:
     theme = look.theme
     box = place.box
@@ -98,9 +106,7 @@ def _title(frame: Frame, place: FramePlacement, obstacles: Sequence[Box], look: 
 
 
 def _title_x(box: Box, width: float, top: float, obstacles: Sequence[Box]) -> float:
-    """Return where a title starts: left if that is free, else right, else centred, else left all the same."""
+    """Return where a title starts: left, right or centred, the first of these that covers least."""
     left, right = box.x + _INSET, box.x + box.width - _INSET - width
-    for x in (left, right, (left + right) / 2):
-        if is_free(Box(x=x, y=top, width=width, height=7.0), obstacles):
-            return x
-    return left
+    places = [Box(x=x, y=top, width=width, height=7.0) for x in (left, right, (left + right) / 2)]
+    return min(places, key=lambda place: round(covered_area(place, obstacles), 3)).x

@@ -16,6 +16,7 @@ from neural_flow.scene.faces import fill_of
 from neural_flow.scene.look import Look, unit_of
 from neural_flow.scene.space import floors_under
 from neural_flow.scene.words import family, value_text
+from neural_flow.summaries._planes import palette
 from neural_flow.theme import mix, rgb
 
 _GAP = 8.0
@@ -56,11 +57,14 @@ class Block:
     column_width: float = 0.0
 
 
-def legend_marks(look: Look, page: Box, obstacles: Sequence[Box], cost_top: float) -> tuple[list[Mark], float]:
+def legend_marks(
+    look: Look, drawn: Sequence[Mark], page: Box, obstacles: Sequence[Box], cost_top: float
+) -> tuple[list[Mark], float]:
     """Draw the legend into the empty corners of ``page``, which may grow downwards.
 
     Args:
         look: what is drawn.
+        drawn: the marks of the figure, which tell what colour maps are in use.
         page: the part of the page that holds the figure.
         obstacles: what must not be covered.
         cost_top: the largest value that cards are coloured by.
@@ -68,27 +72,43 @@ def legend_marks(look: Look, page: Box, obstacles: Sequence[Box], cost_top: floa
     Returns:
         The marks, and the y at which the page ends.
     """
-    marks: list[Mark] = []
-    taken = list(obstacles)
-    bottom = page.y + page.height
     entries = entries_of(look)
-    if entries:
-        block, x, y = place_block(_entry_blocks(entries, look), page, taken, "left")
-        marks += _entries(entries, block, x, y, look)
-        taken.append(Box(x=x, y=y, width=block.width, height=block.height))
-        bottom = max(bottom, y + block.height)
+    bars = bars_of(look, drawn, cost_top)
+    choices = [_entry_blocks(entries, look)] if entries else []
+    choices += [[_bar_block(bar, look)] for bar in bars]
+    places, bottom = _places(choices, bool(entries), page, obstacles)
+    # Where the page has to grow for one block, all of them move down to its new edge.
     page = Box(x=page.x, y=page.y, width=page.width, height=bottom - page.y)
-    for bar in bars_of(look, cost_top):
-        block, x, y = place_block([_bar_block(bar, look)], page, taken, "right")
+    places, bottom = _places(choices, bool(entries), page, obstacles)
+    marks: list[Mark] = []
+    if entries:
+        block, x, y = places.pop(0)
+        marks += _entries(entries, block, x, y, look)
+    for bar, (block, x, y) in zip(bars, places, strict=True):
         marks += _bar(bar, x + block.width, y, look)
-        taken.append(Box(x=x, y=y, width=block.width, height=block.height))
-        bottom = max(bottom, y + block.height)
     return marks, bottom
 
 
-def place_block(
-    blocks: Sequence[Block], page: Box, obstacles: Sequence[Box], side: Literal["left", "right"]
-) -> tuple[Block, float, float]:
+Placed = tuple[Block, float, float]
+
+
+def _places(
+    choices: Sequence[Sequence[Block]], has_entries: bool, page: Box, obstacles: Sequence[Box]
+) -> tuple[list[Placed], float]:
+    """Return a place for each block (the rows to the left, bars to the right), and where the page then ends."""
+    taken = list(obstacles)
+    bottom = page.y + page.height
+    found: list[Placed] = []
+    for index, blocks in enumerate(choices):
+        block, x, y = place_block(blocks, page, taken, "left" if has_entries and index == 0 else "right")
+        found.append((block, x, y))
+        taken.append(Box(x=x, y=y, width=block.width, height=block.height))
+        bottom = max(bottom, y + block.height)
+        page = Box(x=page.x, y=page.y, width=page.width, height=bottom - page.y)
+    return found, bottom
+
+
+def place_block(blocks: Sequence[Block], page: Box, obstacles: Sequence[Box], side: Literal["left", "right"]) -> Placed:
     """Return the block and place that let the page grow least, nearest to the corner on ``side``."""
     found: list[tuple[float, int, Block, float, float]] = []
     bottom = page.y + page.height
@@ -130,7 +150,7 @@ def entries_of(look: Look) -> list[Entry]:
     families = {family(stage): fill_of(stage, look) for stage in empty if family(stage) != "data"}
     if len(families) > 1:
         entries += [Entry("swatch", color, name) for name, color in families.items()]
-    shown = [look.capture.summaries[stage] for stage in look.stages if stage in look.capture.summaries]
+    shown = [look.capture.summaries[found] for found in _shown_stages(look) if found in look.capture.summaries]
     if any(any(summary.facts.get("dead", ())) for summary in shown):
         entries.append(Entry("dead", "", "dead channel"))
     if any(summary.facts.get("num_nan") for summary in shown):
@@ -196,20 +216,36 @@ def _sample(entry: Entry, left: float, middle: float, look: Look) -> list[Mark]:
     return marks
 
 
-def bars_of(look: Look, cost_top: float) -> list[Bar]:
-    """Return the colour bars: one for each map that activations are drawn with, one for measured values."""
-    scope = {"channel": "scaled per channel", "stage": "scaled per stage", "global": "one scale"}[look.options.norm]
-    shown = [look.capture.summaries[stage] for stage in look.stages if stage in look.capture.summaries]
-    signs = {bool(summary.facts["is_signed"]) for summary in shown if "is_signed" in summary.facts}
+def bars_of(look: Look, drawn: Sequence[Mark], cost_top: float) -> list[Bar]:
+    """Return the colour bars: one for each map that pictures are painted with, one for measured values."""
+    painted = {id(mark.palette) for mark in drawn if isinstance(mark, Image) and mark.palette is not None}
+    scope = _scope(look)
     bars: list[Bar] = []
-    if False in signs:
+    if id(palette(look.style, False)) in painted:
         bars.append(Bar(look.style.sequential, f"activation ({scope})", "p1", "p99"))
-    if True in signs:
+    if id(palette(look.style, True)) in painted:
         bars.append(Bar(look.style.diverging, f"signed activation ({scope})", "−p99", "p99"))
+    if any(look.capture.attention.get(stage_id) for stage_id in _shown_stages(look)):
+        bars.append(Bar(look.style.sequential, "attention (scaled per head)", "0", "max"))
     if look.options.color_by and cost_top > 0:
         words = "parameters" if look.options.color_by == "params" else look.options.color_by
         bars.append(Bar(cost_palette(look), words, "0", value_text(cost_top, unit_of(look))))
     return bars
+
+
+def _shown_stages(look: Look) -> list[int]:
+    return [node.stage_id for node in look.diagram.nodes if node.stage_id is not None]
+
+
+def _scope(look: Look) -> str:
+    """Return what shares one scale: maps may be scaled by channel, matrices and vectors have one scale each."""
+    if look.options.norm != "channel":
+        return {"stage": "scaled per stage", "global": "one scale"}[look.options.norm]
+    shown = [look.capture.summaries[found] for found in _shown_stages(look) if found in look.capture.summaries]
+    has_planes = {"planes" in summary.arrays for summary in shown if "is_signed" in summary.facts}
+    if has_planes == {False}:
+        return "scaled per stage"
+    return "scaled per channel" if has_planes == {True} else "scaled per picture"
 
 
 def cost_palette(look: Look) -> Array:

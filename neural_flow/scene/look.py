@@ -47,6 +47,9 @@ class Look:
 
     def shape_of(self, stage: Stage) -> tuple[int, ...]:
         """Return the shape of one sample of a card's tensor."""
+        summary = self.summary_of(stage)
+        if summary is not None and (known := summary.facts.get("sample_shape")) is not None:
+            return tuple(known)
         meta = self.tensor_of(stage)
         return () if meta is None else sample_shape(meta, self.batch)
 

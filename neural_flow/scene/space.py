@@ -64,6 +64,16 @@ def _hull(points: Sequence[Point]) -> Box:
     return Box(x=min(xs), y=min(ys), width=max(xs) - min(xs), height=max(ys) - min(ys))
 
 
+def covered_area(box: Box, obstacles: Iterable[Box]) -> float:
+    """Return how much of ``box`` lies over obstacles; a line counts as one point wide."""
+    area = 0.0
+    for other in obstacles:
+        width = min(box.x + box.width, other.x + max(other.width, 1.0)) - max(box.x, other.x)
+        height = min(box.y + box.height, other.y + max(other.height, 1.0)) - max(box.y, other.y)
+        area += width * height if width > 0 and height > 0 else 0.0
+    return area
+
+
 def is_free(box: Box, obstacles: Iterable[Box], gap: float = 1.0) -> bool:
     """Return whether ``box`` keeps ``gap`` from every obstacle."""
     return not any(

@@ -27,10 +27,19 @@ def batch_size(topology: Topology) -> int | None:
 
 
 def sample_shape(meta: TensorMeta, batch: int | None) -> tuple[int, ...]:
-    """Return the shape of one sample: without dimension 0 where that is a multiple of the batch size."""
-    if batch and len(meta.shape) > 1 and meta.shape[0] % batch == 0:
-        return meta.shape[1:]
-    return meta.shape
+    """Return the shape of one sample: without dimension 0 where that is a multiple of the batch size.
+
+    Every size is a multiple of one: then a matrix keeps its rows, which are tokens or positions, and sequence-first
+    tensors lose their second dimension.
+    """
+    shape = meta.shape
+    if not batch or len(shape) < 2:
+        return shape
+    if batch == 1 and shape[0] != 1:
+        if len(shape) == 3 and shape[1] == 1:
+            return shape[0], shape[2]
+        return shape if len(shape) == 2 else shape[1:]
+    return shape[1:] if shape[0] % batch == 0 else shape
 
 
 def main_tensor(stage: Stage) -> TensorMeta | None:
