@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from neural_flow.capture._metas import tensor_meta
 from neural_flow.capture._plan import Batch, batch_dim_of
-from neural_flow.capture._statistics import tensor_stats
+from neural_flow.capture._statistics import num_not_finite, tensor_stats
 from neural_flow.records import Array, Capture, Failure, Stage, Summary, TensorMeta, TensorStats
 from neural_flow.summaries._base import SUMMARIES, NoPicture, Role, SummaryContext, read_only
 from neural_flow.summaries._pixels import MAX_INDEX
@@ -81,8 +81,8 @@ class Pictures:
             whole = _unpacked(packing, context.sample)
             kind, arrays, facts = summarise(whole, replace(context, batch_dim=None))
             facts["caption"] = f"one of {int(packing.batch_sizes[0])} packed sequences, {whole.shape[0]} steps"
-        if stats is not None:
-            facts |= {"num_nan": stats.num_nan, "num_inf": stats.num_inf}
+        num_nan, num_inf = (stats.num_nan, stats.num_inf) if stats is not None else num_not_finite(leaf)
+        facts |= {"num_nan": num_nan, "num_inf": num_inf}
         self.summaries[stage.stage_id] = self._raw(kind, tensor_meta(leaf), arrays, facts)
         if stage.kind == "input":
             self._note_input(kind, leaf, context)

@@ -49,6 +49,20 @@ def tensor_stats(tensor: torch.Tensor) -> TensorStats | None:
         return _finish(sums, parts, num_implicit_zeros)
 
 
+def num_not_finite(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return how many values are NaN and how many infinite, for less than all statistics cost."""
+    if tensor.is_meta or not (tensor.is_floating_point() or tensor.is_complex()):
+        return 0, 0
+    num_nan = num_inf = 0
+    with torch.no_grad():
+        for part in _strided_parts(tensor.detach())[0]:
+            for chunk in _chunks(part):
+                if not isfinite(float(chunk.sum())):
+                    num_nan += int(torch.isnan(chunk).sum())
+                    num_inf += int(torch.isinf(chunk).sum())
+    return num_nan, num_inf
+
+
 def _finish(sums: _Sums, parts: list[torch.Tensor], num_implicit_zeros: int) -> TensorStats:
     num_values = sums.count + sums.num_nan + sums.num_inf
     zero_fraction = sums.num_zeros / num_values if num_values else 0.0
