@@ -67,6 +67,9 @@ class GPT2(nn.Module):
         self.ln_f = nn.LayerNorm(width)
         self.lm_head = nn.Linear(width, vocab_size, bias=False)
         self.lm_head.weight = self.wte.weight
+        with torch.no_grad():
+            self.wte.weight.mul_(0.02)
+            self.wpe.weight.mul_(0.02)
 
     def forward(self, tokens: Tensor) -> Tensor:
         position = torch.arange(tokens.shape[1], device=tokens.device)

@@ -34,11 +34,16 @@ class ImageTower(nn.Module):
         return self.conv3(self.conv2(self.conv1(image))).mean(dim=(2, 3))  # [N, width]
 
 
-class TableTower(nn.Sequential):
+class TableTower(nn.Module):
     """Two linear maps over the measurements."""
 
     def __init__(self, num_columns: int, width: int) -> None:
-        super().__init__(nn.Linear(num_columns, width), nn.ReLU(), nn.Linear(width, width))
+        super().__init__()
+        self.widen = nn.Linear(num_columns, width)
+        self.mix = nn.Linear(width, width)
+
+    def forward(self, table: Tensor) -> Tensor:
+        return self.mix(torch.relu(self.widen(table)))  # [N, width]
 
 
 class TextTower(nn.Module):
@@ -47,10 +52,12 @@ class TextTower(nn.Module):
     def __init__(self, vocab_size: int, width: int) -> None:
         super().__init__()
         self.embed = nn.Embedding(vocab_size, width)
-        self.encoder = nn.TransformerEncoderLayer(width, nhead=4, dim_feedforward=2 * width, batch_first=True)
+        self.attend = nn.MultiheadAttention(width, num_heads=4, batch_first=True)
 
     def forward(self, words: Tensor) -> Tensor:
-        return self.encoder(self.embed(words)).mean(dim=1)  # [N, width]
+        x = self.embed(words)  # [N, L, width]
+        x = x + self.attend(x, x, x, need_weights=False)[0]
+        return x.mean(dim=1)  # [N, width]
 
 
 class MultimodalNet(nn.Module):

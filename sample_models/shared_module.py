@@ -18,23 +18,33 @@ class ConvBlock(nn.Sequential):
         )
 
 
+class Encoder(nn.Module):
+    """Three convolutions, each at half the size of the one before."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.conv1 = ConvBlock(1, width)
+        self.conv2 = ConvBlock(width, 2 * width)
+        self.conv3 = ConvBlock(2 * width, 4 * width)
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.conv3(self.conv2(self.conv1(image)))  # [N, 4 width, H/8, W/8]
+
+
 class Siamese(nn.Module):
     """The same weights look at both pictures; only the difference of what they say is judged."""
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()
-        self.encoder = nn.Sequential(
-            ConvBlock(1, width),
-            ConvBlock(width, 2 * width),
-            ConvBlock(2 * width, 4 * width),
-        )
+        self.encoder = Encoder(width)
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.judge = nn.Sequential(nn.Linear(4 * width, 32), nn.ReLU(), nn.Linear(32, 1))
+        self.compare = nn.Linear(4 * width, 32)
+        self.judge = nn.Linear(32, 1)
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        seen_left, seen_right = self.encoder(left), self.encoder(right)  # [N, 64, H/8, W/8]
-        apart = (seen_left - seen_right).abs()
-        return self.judge(self.pool(apart).flatten(1))  # [N, 1]
+        apart = (self.encoder(left) - self.encoder(right)).abs()  # [N, 64, H/8, W/8]
+        x = torch.relu(self.compare(self.pool(apart).flatten(1)))  # [N, 32]
+        return self.judge(x)  # [N, 1]
 
 
 def neural_flow_model() -> Siamese:

@@ -18,7 +18,7 @@ class PatchEmbedding(nn.Module):
         self.position = nn.Parameter(torch.randn(1, 1 + num_patches, width) * 0.02)
 
     def forward(self, image: Tensor) -> Tensor:
-        patches = self.proj(image).flatten(2).transpose(1, 2)  # [N, num_patches, width]
+        patches = self.proj(2 * image - 1).flatten(2).transpose(1, 2)  # [N, num_patches, width]
         tokens = torch.cat([self.class_token.expand(len(image), -1, -1), patches], dim=1)
         return tokens + self.position
 
@@ -72,7 +72,13 @@ class VisionTransformer(nn.Module):
 
 
 def neural_flow_model() -> VisionTransformer:
-    return VisionTransformer()
+    model = VisionTransformer()
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.MultiheadAttention):
+                queries_and_keys = module.in_proj_weight[: 2 * module.embed_dim]
+                queries_and_keys.mul_(1.6)  # untrained heads look everywhere alike; sharper ones look at their like
+    return model
 
 
 def neural_flow_inputs() -> Tensor:
