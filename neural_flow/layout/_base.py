@@ -55,6 +55,8 @@ class NodeShape:
     body_before: float
     body_after: float
     length: float
+    body_offset: float
+    """From the start of the room to the start of the body, along the flow."""
     body_length: float
     overhang: float
     port_half: float
@@ -74,6 +76,7 @@ def shape_of(node: DiagramNode, size: NodeSize, direction: Direction) -> NodeSha
             body_before=body_before,
             body_after=body_after,
             length=size.width,
+            body_offset=0.0,
             body_length=size.width,
             overhang=max(0.0, size.label_width - size.width),
             port_half=max(0.0, size.front_height / 2 - 3.0),
@@ -88,6 +91,7 @@ def shape_of(node: DiagramNode, size: NodeSize, direction: Direction) -> NodeSha
         body_before=body_before,
         body_after=body_after,
         length=max(size.height, size.label_height),
+        body_offset=max(0.0, size.label_height - size.height) / 2,
         body_length=size.height,
         overhang=0.0,
         port_half=max(0.0, size.front_width / 2 - 3.0),

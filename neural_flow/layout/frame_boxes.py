@@ -28,7 +28,7 @@ def frame_boxes(plan: Plan, tree: FrameTree, rooms: FrameRooms, direction: Direc
     for row in range(num_rows):
         layers = [layer for layer, found in enumerate(plan.row_of) if found == row]
         for frame, (low, high) in row_reach(plan, tree, rooms, layers).items():
-            start, end = _along(plan, frame, layers)
+            start, end = _along(plan, tree, frame, layers)
             if direction == "lr":
                 rows[row][frame] = Box(x=start, y=low, width=end - start, height=high - low)
             else:
@@ -62,12 +62,38 @@ def row_reach(plan: Plan, tree: FrameTree, rooms: FrameRooms, layers: list[int])
     return result
 
 
-def _along(plan: Plan, frame: int, layers: list[int]) -> tuple[float, float]:
+def open_frames(plan: Plan, tree: FrameTree, layer: int) -> dict[int, int]:
+    """Return the frames that go on across the gap before ``layer``, each with how many of them it holds, itself too.
+
+    What goes on holds what ends here, so its borders lie outside the others'.
+    """
+    if not 0 < layer < plan.grid.num_layers:
+        return {}
+    before = {frame for element in plan.grid.rows[layer - 1] for frame in plan.grid.frames[element]}
+    after = {frame for element in plan.grid.rows[layer] for frame in plan.grid.frames[element]}
+    ranks: dict[int, int] = {}
+    for frame in sorted(before & after, reverse=True):
+        ranks[frame] = 1 + max((rank for child, rank in ranks.items() if tree.parent[child] == frame), default=0)
+    return ranks
+
+
+def row_start(plan: Plan, tree: FrameTree, layer: int) -> float:
+    """Return where a row that starts with ``layer`` starts, the borders of frames that go on included."""
+    return plan.bands.opening[layer] - CUT_PADDING * max(open_frames(plan, tree, layer).values(), default=0)
+
+
+def row_end(plan: Plan, tree: FrameTree, layer: int) -> float:
+    """Return where a row that ends before ``layer`` ends, the borders of frames that go on included."""
+    return plan.bands.closed[layer] + CUT_PADDING * max(open_frames(plan, tree, layer).values(), default=0)
+
+
+def _along(plan: Plan, tree: FrameTree, frame: int, layers: list[int]) -> tuple[float, float]:
     """Return where a frame starts and ends along the flow within one row."""
     bands, first, last = plan.bands, layers[0], layers[-1]
     start, end = bands.frame_start[frame], bands.frame_end[frame]
-    if start < bands.opening[first]:
-        start = bands.start[first] - CUT_PADDING
-    if end > bands.closed[last + 1]:
-        end = bands.end[last] + CUT_PADDING
-    return plan.along(first, start), plan.along(first, max(end, start + 2 * FRAME_PADDING))
+    before, after = open_frames(plan, tree, first), open_frames(plan, tree, last + 1)
+    if frame in before:
+        start = bands.opening[first] - CUT_PADDING * before[frame]
+    if frame in after:
+        end = bands.closed[last + 1] + CUT_PADDING * after[frame]
+    return plan.along(first, start), plan.along(first, end)

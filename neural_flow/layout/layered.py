@@ -81,6 +81,9 @@ def make_draft(diagram: Diagram, sizes: Sizes, direction: Direction) -> Draft:
     if not is_curved:
         assign_tracks(channels)
         is_curved = any(channel.num_overlaps for channel in channels)
+    if is_curved:
+        # Curves use the whole gap, so labels must not reach into it.
+        shapes = [replace(shape, length=shape.length + shape.overhang, overhang=0.0) for shape in shapes]
     is_level = direction == "lr"
     needs = GapNeeds(
         label_room=label_room,

@@ -64,7 +64,7 @@ class Plan:
     def body_span(self, node: int) -> tuple[float, float]:
         """Return where the body of ``node`` starts and ends along the flow."""
         shape = self.shapes[node]
-        start = self.node_start(node) + (shape.length - shape.body_length) / 2
+        start = self.node_start(node) + shape.body_offset
         return start, start + shape.body_length
 
     def track(self, layer: int, key: int) -> float:

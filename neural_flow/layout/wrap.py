@@ -14,7 +14,7 @@ from neural_flow.drawing import LayoutOptions
 from neural_flow.layout._base import GUTTER, GUTTER_PITCH, LANE_WIDTH, TRACK_PITCH
 from neural_flow.layout.bands import BORDER_TRACK, FIRST_TRACK, LAST_TRACK
 from neural_flow.layout.channels import SAME_PLACE, Line, Zone
-from neural_flow.layout.frame_boxes import CUT_PADDING, row_reach
+from neural_flow.layout.frame_boxes import open_frames, row_end, row_reach, row_start
 from neural_flow.layout.layered import Draft
 from neural_flow.layout.plan import Cut, Plan
 
@@ -74,24 +74,24 @@ def wrap(draft: Draft, num_rows: int) -> Wrapping | None:
     rows = [range(first, last) for first, last in pairwise(bounds)]
     row_of = [index for index, row in enumerate(rows) for _ in row]
     crossing = {layer: _crossing_lines(plan, layer) for layer in cuts}
-    margin = max((_margin(plan, layer, len(lines)) for layer, lines in crossing.items()), default=0.0)
+    margin = max((_margin(draft, layer, len(lines)) for layer, lines in crossing.items()), default=0.0)
     shifts: list[tuple[float, float]] = []
     wrapped: dict[int, Cut] = {}
     across = widest = 0.0
     for index, row in enumerate(rows):
         low, high = _row_extent(draft, row)
-        along = margin - _row_start(plan, row)
+        along = margin - row_start(plan, draft.tree, row.start)
         if index:
             lines = crossing[row.start]
             gutter = GUTTER + GUTTER_PITCH * max(0, len(lines) - 1)
-            last = shifts[-1][0] + _row_end(plan, rows[index - 1])
+            last = shifts[-1][0] + row_end(plan, draft.tree, row.start)
             enter = (margin, along)
-            wrapped[row.start] = _run_back(plan, row.start, lines, last, across + GUTTER / 2, enter)
+            wrapped[row.start] = _run_back(draft, row.start, lines, last, across + GUTTER / 2, enter)
             across += gutter
             widest = max(widest, last + FIRST_TRACK + TRACK_PITCH * max(0, len(lines) - 1))
         shifts.append((along, across - low))
         across += high - low
-        widest = max(widest, along + _row_end(plan, row))
+        widest = max(widest, along + row_end(plan, draft.tree, row.stop))
     # Frames that open or close at the page's ends reach a little further than their layers.
     done = replace(draft, plan=replace(plan, row_of=row_of, shifts=shifts, cuts=wrapped))
     width, height = (widest, across) if draft.direction == "lr" else (across, widest)
@@ -109,16 +109,6 @@ def _cut_position(plan: Plan, layer: int) -> float:
     return (plan.bands.closed[layer] + plan.bands.opening[layer]) / 2
 
 
-def _row_start(plan: Plan, row: range) -> float:
-    opening, start = plan.bands.opening[row.start], plan.bands.start[row.start]
-    return min(opening, start - CUT_PADDING) if _open_frames(plan, row.start) else opening
-
-
-def _row_end(plan: Plan, row: range) -> float:
-    closed, end = plan.bands.closed[row.stop], plan.bands.end[row.stop - 1]
-    return max(closed, end + CUT_PADDING) if _open_frames(plan, row.stop) else closed
-
-
 def _row_extent(draft: Draft, row: range) -> tuple[float, float]:
     """Return how far a row reaches across the flow, frames with their titles included."""
     plan = draft.plan
@@ -134,20 +124,11 @@ def _row_extent(draft: Draft, row: range) -> tuple[float, float]:
     return low, high
 
 
-def _open_frames(plan: Plan, layer: int) -> set[int]:
-    """Return the frames that go on across the gap before ``layer``."""
-    if not 0 < layer < plan.grid.num_layers:
-        return set()
-    before = {frame for element in plan.grid.rows[layer - 1] for frame in plan.grid.frames[element]}
-    after = {frame for element in plan.grid.rows[layer] for frame in plan.grid.frames[element]}
-    return before & after
-
-
 def _frame_penalty(draft: Draft, layer: int) -> float:
     """Return what cutting the frames that are open before ``layer`` costs: a repeat is one thing, a group a place."""
     return sum(
         FOLD_PENALTY if draft.tree.frames[frame].kind == "fold" else GROUP_PENALTY
-        for frame in _open_frames(draft.plan, layer)
+        for frame in open_frames(draft.plan, draft.tree, layer)
     )
 
 
@@ -196,14 +177,15 @@ def _crossing_lines(plan: Plan, layer: int) -> list[tuple[int, Line]]:
     return [*turning, *lines]
 
 
-def _margin(plan: Plan, layer: int, num_lines: int) -> float:
+def _margin(draft: Draft, layer: int, num_lines: int) -> float:
     """Return the room before a row: for lines that enter, and for those that part once they have entered."""
-    num_between = _num_parting(plan, layer)
-    return max(0, num_lines + num_between - 1) * TRACK_PITCH + _last_stretch(plan, layer)
+    num_between = _num_parting(draft.plan, layer)
+    return max(0, num_lines + num_between - 1) * TRACK_PITCH + _last_stretch(draft, layer)
 
 
-def _last_stretch(plan: Plan, layer: int) -> float:
-    return BORDER_TRACK if plan.channels[layer].opening or _open_frames(plan, layer) else LAST_TRACK
+def _last_stretch(draft: Draft, layer: int) -> float:
+    has_border = draft.plan.channels[layer].opening or open_frames(draft.plan, draft.tree, layer)
+    return BORDER_TRACK if has_border else LAST_TRACK
 
 
 def _num_parting(plan: Plan, layer: int) -> int:
@@ -211,30 +193,31 @@ def _num_parting(plan: Plan, layer: int) -> int:
 
 
 def _run_back(
-    plan: Plan,
+    draft: Draft,
     layer: int,
     lines: list[tuple[int, Line]],
-    row_end: float,
+    leave: float,
     gutter: float,
-    row_start: tuple[float, float],
+    row: tuple[float, float],
 ) -> Cut:
     """Return the way of each crossing line: the lowest leaves first, runs back highest and enters from outermost.
 
-    ``row_start`` is where the next row starts and how far that row is moved along the flow.
+    ``leave`` is where the row ends, ``row`` where the next one starts and how far that row is moved along the flow.
     """
     cut = Cut()
-    last = row_start[0] - _last_stretch(plan, layer)
+    plan = draft.plan
+    last = row[0] - _last_stretch(draft, layer)
     first_jog = last - TRACK_PITCH * max(0, _num_parting(plan, layer) - 1)
     enter = last - TRACK_PITCH * _num_parting(plan, layer)
     for index, (key, line) in enumerate(lines):
         if line.left:
-            cut.leave[key] = row_end + FIRST_TRACK + TRACK_PITCH * index
+            cut.leave[key] = leave + FIRST_TRACK + TRACK_PITCH * index
         if line.left and line.right:
             cut.back[key] = gutter + GUTTER_PITCH * index
         if line.right:
             cut.enter[key] = enter - TRACK_PITCH * (len(lines) - 1 - index)
         if line.left and max(line.right, default=0.0) - min(line.right, default=0.0) > SAME_PLACE and line.track >= 0:
             is_inner = line.zone == Zone.OPENING
-            start = plan.bands.tracks[layer][Zone.OPENING] + row_start[1] if is_inner else first_jog
+            start = plan.bands.tracks[layer][Zone.OPENING] + row[1] if is_inner else first_jog
             cut.jog[key] = start + line.track * TRACK_PITCH
     return cut
