@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from neural_flow import nested
-from neural_flow.torch_private import storage_id
+from neural_flow.torch_private import keep_from_dynamo, storage_id
 
 
 def shared_leaves(leaves: Sequence[torch.Tensor], inputs: Any, module: nn.Module | None) -> list[bool]:
@@ -54,6 +54,7 @@ def _root(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor._base is None else tensor._base
 
 
+@keep_from_dynamo
 def held_leaves(output: Any) -> list[bool]:
     """Return for each tensor that requires a gradient whether something besides ``output`` and one variable holds it.
 

@@ -9,7 +9,7 @@ such a gate they would give wrong gradients without a word.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -59,11 +59,11 @@ class BackwardHookGateDual(BackwardHookGate):
     """The same node, through which forward-mode tangents pass too. Dynamo refuses functions that have a ``jvp``."""
 
     @staticmethod
-    def jvp(ctx: Any, _call: None, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        """Return the tangents unchanged; that of a view has to be a view."""
+    def jvp(ctx: Any, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        """Return the tangents, behind one for the call, unchanged; that of a view has to be a view."""
         return tuple(
             tangent.view_as(tangent) if is_shared and tangent is not None else tangent
-            for tangent, is_shared in zip(tangents, ctx.call.is_shared, strict=True)
+            for tangent, is_shared in zip(tangents[1:], ctx.call.is_shared, strict=True)
         )
 
 
@@ -153,7 +153,7 @@ def _run_opaquely(grad: torch.Tensor, registry_id: int, hook_ids: list[int]) -> 
 
 
 @contextlib.contextmanager
-def _left_unchanged(hook: BackwardHook, grads: Sequence[torch.Tensor]) -> Iterator[None]:
+def _left_unchanged(hook: BackwardHook, grads: Sequence[torch.Tensor]) -> Generator[None]:
     """Refuse a hook that changes ``grads`` in place: the engine may have handed the same tensors to other nodes."""
     before = [_version(grad) for grad in grads]
     yield
@@ -204,9 +204,7 @@ def gated_leaves(output: Any) -> list[torch.Tensor]:
     return [leaf for _, leaf in nested.tensor_leaves(output) if leaf.requires_grad]
 
 
-def attach_gate(
-    output: Any, leaves: Sequence[torch.Tensor], is_shared: Sequence[bool], registry: HookRegistry
-) -> Any:
+def attach_gate(output: Any, leaves: Sequence[torch.Tensor], is_shared: Sequence[bool], registry: HookRegistry) -> Any:
     """Return ``output`` with ``leaves``, its tensors that require a gradient, behind one gate.
 
     Args:

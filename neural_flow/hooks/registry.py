@@ -256,4 +256,3 @@ def run_forward_hooks(hooks: Mapping[int, ForwardHook], x: Any, y: Any) -> Any:
 def registry_of(registry_id: int) -> HookRegistry | None:
     """Return the living registry with this id."""
     return _registries.get(registry_id)
-

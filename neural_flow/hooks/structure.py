@@ -48,7 +48,7 @@ class OutputStructure:
             self.template = _filled(output, [torch.empty(0, dtype=leaf.dtype) for _, leaf in leaves])
         except Exception as error:
             raise TypeError(
-                f"backward hooks need to put other tensors into the module output, which {type(output).__name__} refuses"
+                f"backward hooks put other tensors into the module output, which {type(output).__name__} refuses"
             ) from error
         self.kept: Gradients = [None] * len(leaves)
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import inspect
 import types
 import weakref
@@ -18,11 +17,9 @@ from torch import nn
 from neural_flow.hooks.aliases import held_leaves, shared_leaves
 from neural_flow.hooks.gate import attach_gate, gated_leaves
 from neural_flow.hooks.registry import (
-    HookKind,
     HookRegistry,
     HookReturnError,
     Hooks,
-    hook_name,
     run_forward_hooks,
     run_forward_pre_hooks,
 )
@@ -104,7 +101,7 @@ class HookedModule(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the layer, with the forward pre-hooks before it and the forward hooks after it."""
         if is_fx_tracing():
-            _refuse_symbolic_trace(self._nf_layer, (*args, *kwargs.values()))
+            _refuse_symbolic_trace(self._nf_layer, args, kwargs)
         if self._nf_registry.is_empty:
             return self._nf_layer(*args, **kwargs)
         return self._nf_run(args, kwargs)
@@ -200,14 +197,6 @@ class HookedModule(nn.Module):
             "follow the hooks"
         )
 
-    @property
-    def _load_state_dict_post_hooks(self) -> OrderedDict[int, Callable[..., Any]]:
-        layer: Any = self._nf_layer
-        return OrderedDict(
-            (hook_id, functools.partial(_with_layer, hook, layer))
-            for hook_id, hook in layer._load_state_dict_post_hooks.items()
-        )
-
 
 def with_hooks(layer: nn.Module) -> tuple[HookedModule, Hooks]:
     """Return a wrapper, used in place of ``layer``, and the object that registers hooks on it.
@@ -261,10 +250,6 @@ def _keep_off_the_fast_path(module: nn.Module, args: tuple[Any, ...]) -> None:
     """Do nothing."""
 
 
-def _with_layer(hook: Callable[..., Any], layer: nn.Module, _wrapper: nn.Module, *args: Any) -> Any:
-    return hook(layer, *args)
-
-
 def _parameter_names(layer: nn.Module) -> tuple[str, ...]:
     try:
         return tuple(inspect.signature(layer.forward).parameters)
@@ -272,9 +257,10 @@ def _parameter_names(layer: nn.Module) -> tuple[str, ...]:
         return ()
 
 
-def _refuse_symbolic_trace(layer: nn.Module, values: tuple[Any, ...]) -> None:
+def _refuse_symbolic_trace(layer: nn.Module, args: Any, kwargs: Any) -> None:
     """Refuse proxies of a tracer that does not know the layer; one that says where it is may trace into it."""
-    for value in values:
+    # at the root of a trace, *args and **kwargs are one proxy each
+    for value in (args, kwargs) if isinstance(args, torch.fx.Proxy) else (*args, *kwargs.values()):
         if isinstance(value, torch.fx.Proxy):
             try:
                 cast(Any, value.tracer).path_of_module(layer)
@@ -336,6 +322,17 @@ def _layer_property(name: str) -> property:
     return property(read)
 
 
+def _post_hooks_with_layer(self: HookedModule) -> OrderedDict[int, Callable[..., Any]]:
+    """Return the hooks that run after a state dict is loaded, bound to the layer: the loader gives them the wrapper."""
+    layer: Any = self._nf_layer
+
+    def bind(hook: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda wrapper, keys: hook(layer, keys)
+
+    return OrderedDict((hook_id, bind(hook)) for hook_id, hook in layer._load_state_dict_post_hooks.items())
+
+
+setattr(HookedModule, "_load_state_dict_post_hooks", property(_post_hooks_with_layer))  # noqa: B010  torch types a dict
 for _name in _LAYER_STATE:
     setattr(HookedModule, _name, _layer_property(_name))
 for _name, _value in vars(nn.Module).items():

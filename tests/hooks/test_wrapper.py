@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-import copy
 import gc
 import inspect
-import io
-import pickle
 import weakref
-from collections import OrderedDict
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils import parametrize
 
@@ -55,18 +50,6 @@ def nest(layer, depth):
     return layer
 
 
-def describe(module):
-    state = module.state_dict()
-    return {
-        "keys": list(state),
-        "metadata": state._metadata,
-        "parameters": [(name, id(parameter)) for name, parameter in module.named_parameters()],
-        "buffers": [(name, id(buffer)) for name, buffer in module.named_buffers()],
-        "modules": [name for name, _ in module.named_modules()],
-        "children": [name for name, _ in module.named_children()],
-    }
-
-
 LAYERS = {
     "linear": lambda: nn.Linear(3, 3),
     "batch norm": lambda: nn.BatchNorm1d(3),
@@ -82,164 +65,6 @@ LAYERS = {
 @pytest.fixture(params=list(LAYERS))
 def layer(request):
     return LAYERS[request.param]()
-
-
-@pytest.mark.parametrize("depth", [1, 2, 3])
-def test_names_state_dict_metadata_and_paths_are_those_of_the_layer(layer, depth):
-    wrapper = nest(layer, depth)
-    assert describe(wrapper) == describe(layer)
-    assert describe(nn.Sequential(nn.ReLU(), nn.Sequential(wrapper))) == describe(
-        nn.Sequential(nn.ReLU(), nn.Sequential(layer))
-    )
-
-
-@pytest.mark.parametrize("assign", [False, True])
-@pytest.mark.parametrize("depth", [1, 2])
-@pytest.mark.parametrize("kind", [kind for kind in LAYERS if kind != "identity"])
-def test_state_loads_strictly_from_bare_and_into_bare(kind, depth, assign):
-    source, target = LAYERS[kind](), LAYERS[kind]()
-    for tensor in target.state_dict().values():
-        if isinstance(tensor, torch.Tensor):
-            tensor.detach().zero_()
-    wrapped = nest(copy.deepcopy(target), depth)
-    assert str(wrapped.load_state_dict(source.state_dict(), assign=assign)) == "<All keys matched successfully>"
-    bare = copy.deepcopy(target)
-    bare.load_state_dict(nest(source, depth).state_dict(), assign=assign)
-    inside = nn.Sequential(nest(target, depth))
-    inside.load_state_dict(nn.Sequential(source).state_dict(), assign=assign)
-    expected = source.state_dict()
-    for module in (wrapped, bare, inside[0]):
-        for name, value in module.state_dict().items():
-            assert torch.equal(value, expected[name]) if isinstance(value, torch.Tensor) else value == expected[name]
-
-
-def test_missing_and_unexpected_keys_are_told_under_the_names_of_the_layer():
-    wrapper, _ = with_hooks(nn.Linear(2, 2))
-    with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "0.bias"'):
-        nn.Sequential(wrapper).load_state_dict({"0.weight": torch.zeros(2, 2)})
-    told = nn.Sequential(wrapper).load_state_dict({"0.weight": torch.zeros(2, 2), "1.x": torch.zeros(1)}, strict=False)
-    assert (told.missing_keys, told.unexpected_keys) == (["0.bias"], ["1.x"])
-
-
-def test_extra_state_is_the_layers():
-    layer = Scale()
-    wrapper, _ = with_hooks(layer)
-    layer.note = "changed"
-    state = nn.Sequential(wrapper).state_dict()
-    assert state["0._extra_state"] == {"note": "changed"}
-    other, _ = with_hooks(Scale())
-    nn.Sequential(other).load_state_dict(state)
-    assert layer_of(other).note == "changed"
-
-
-@pytest.mark.parametrize("register_on", ["layer", "wrapper"])
-@pytest.mark.parametrize("is_inside", [False, True])
-def test_state_dict_hooks_fire_with_the_layer(register_on, is_inside):
-    layer = nn.Linear(2, 2)
-    wrapper, _ = with_hooks(layer)
-    seen = []
-    on = layer if register_on == "layer" else wrapper
-    on.register_state_dict_pre_hook(lambda module, prefix, keep: seen.append(("save pre", module)))
-    on.register_state_dict_post_hook(lambda module, *rest: seen.append(("save post", module)))
-    on.register_load_state_dict_pre_hook(lambda module, *rest: seen.append(("load pre", module)))
-    on.register_load_state_dict_post_hook(lambda module, keys: seen.append(("load post", module)))
-    root = nn.Sequential(wrapper) if is_inside else wrapper
-    root.load_state_dict(root.state_dict())
-    assert seen == [(what, layer) for what in ("save pre", "save post", "load pre", "load post")]
-
-
-def test_load_post_hook_may_change_the_missing_keys_and_is_removed_by_its_handle():
-    wrapper, _ = with_hooks(nn.Linear(2, 2))
-    handle = wrapper.register_load_state_dict_post_hook(lambda module, keys: keys.missing_keys.clear())
-    nn.Sequential(wrapper).load_state_dict({})
-    handle.remove()
-    with pytest.raises(RuntimeError, match="Missing key"):
-        nn.Sequential(wrapper).load_state_dict({})
-
-
-def test_registry_is_in_no_state():
-    wrapper, hooks = with_hooks(nn.Linear(2, 2))
-    hooks.add_forward_hook(lambda x, y: y)
-    assert [name for name in wrapper.state_dict() if "registry" in name] == []
-    assert all(isinstance(value, torch.Tensor) for value in wrapper.state_dict().values())
-    assert list(wrapper.children()) == []
-    assert {*map(id, wrapper.parameters())} == {*map(id, layer_of(wrapper).parameters())}
-
-
-def test_functional_call_reaches_the_layer_at_every_depth():
-    layer = nn.Linear(2, 2)
-    x = torch.randn(3, 2)
-    weights = {"0.weight": torch.randn(2, 2), "0.bias": torch.randn(2)}
-    for depth in (1, 2):
-        model = nn.Sequential(nest(layer, depth))
-        before = {name: id(parameter) for name, parameter in model.named_parameters()}
-        called = torch.func.functional_call(model, weights, (x,))
-        assert torch.equal(called, F.linear(x, weights["0.weight"], weights["0.bias"]))
-        direct = {name[2:]: value for name, value in weights.items()}
-        assert torch.equal(torch.func.functional_call(model[0], direct, (x,)), called)
-        assert {name: id(parameter) for name, parameter in model.named_parameters()} == before
-
-
-def test_optimizer_steps_the_parameters_of_the_layer():
-    layer = nn.Linear(2, 2)
-    wrapper, hooks = with_hooks(layer)
-    hooks.add_backward_hook(lambda g: g * 0 + 1)
-    before = layer.bias.detach().clone()
-    optimizer = torch.optim.SGD(nn.Sequential(wrapper).parameters(), lr=0.5)
-    (wrapper(torch.ones(1, 2)).sum() * 100).backward()
-    optimizer.step()
-    assert torch.equal(layer.bias, before - 0.5)
-    optimizer.zero_grad()
-    assert layer.bias.grad is None
-
-
-@pytest.mark.parametrize("is_swapping", [False, True])
-@pytest.mark.parametrize("depth", [1, 2])
-def test_moving_and_casting_reach_the_layer(layer, depth, is_swapping):
-    wrapper = nest(layer, depth)
-    before = torch.__future__.get_swap_module_params_on_conversion()
-    torch.__future__.set_swap_module_params_on_conversion(is_swapping)
-    try:
-        assert wrapper.double() is wrapper
-        assert {tensor.dtype for tensor in layer.parameters()} <= {torch.float64}
-        assert wrapper.to("cpu", torch.float32) is wrapper
-        assert nn.Sequential(wrapper).double()[0] is wrapper
-    finally:
-        torch.__future__.set_swap_module_params_on_conversion(before)
-    assert {tensor.dtype for tensor in layer.parameters()} <= {torch.float64}
-    assert layer.state_dict().keys() == wrapper.state_dict().keys()
-
-
-def test_meta_and_to_empty_work_at_every_depth():
-    with torch.device("meta"):
-        layer = nn.Linear(2, 2)
-    for depth in (1, 2):
-        model = nn.Sequential(nest(layer, depth)).to_empty(device="cpu")
-        model.load_state_dict({"0.weight": torch.eye(2), "0.bias": torch.zeros(2)})
-        x = torch.randn(1, 2)
-        assert torch.equal(model(x), x)
-        model.to("meta")
-        assert layer.weight.is_meta
-        hooks = hooks_of(model[0])
-        shapes = []
-        hooks.add_forward_hook(lambda x, y: shapes.append(y.shape) or y)  # noqa: B023
-        hooks.add_backward_hook(lambda g: shapes.append(g.shape) or g)  # noqa: B023
-        model(torch.randn(1, 2, device="meta", requires_grad=True)).sum().backward()
-        assert shapes == [(1, 2), (1, 2)]
-
-
-def test_recurrent_layer_keeps_its_flat_weights_through_dtype_changes():
-    layer = nn.LSTM(3, 2)
-    wrapper = nest(layer, 2)
-    x = torch.randn(4, 1, 3)
-    nn.Sequential(wrapper).double()
-    assert all(flat is named for flat, named in zip(layer._flat_weights, layer.parameters(), strict=True))
-    output, _ = wrapper(x.double())
-    assert output.dtype is torch.float64
-    wrapper.float()
-    wrapper.weight_hh_l0 = nn.Parameter(torch.zeros(8, 2))
-    assert layer._flat_weights[1] is layer.weight_hh_l0
-    assert torch.equal(wrapper(x)[0], layer(x)[0])
 
 
 class FrozenNorm(nn.BatchNorm1d):
@@ -450,132 +275,6 @@ def test_wrapper_is_freed_without_a_collection():
         gc.enable()
 
 
-def round_trip_pickle(model):
-    return pickle.loads(pickle.dumps(model))
-
-
-def round_trip_torch(model):
-    file = io.BytesIO()
-    torch.save(model, file)
-    file.seek(0)
-    return torch.load(file, weights_only=False)
-
-
-COPIES = {"deepcopy": copy.deepcopy, "pickle": round_trip_pickle, "torch.save": round_trip_torch}
-
-
-@pytest.fixture(params=list(COPIES))
-def copied(request):
-    return COPIES[request.param]
-
-
-@pytest.mark.parametrize("depth", [1, 2])
-@pytest.mark.parametrize("kind", [kind for kind in LAYERS if kind != "parametrized"])
-def test_copies_are_equal_hookable_and_without_hooks(kind, depth, copied):
-    layer = LAYERS[kind]()
-    wrapper = nest(layer, depth)
-    hooks_of(wrapper).add_forward_hook(lambda x, y: y * 0)
-    hooks_of(wrapper).add_backward_hook(lambda g: g * 0)
-    other = copied(nn.Sequential(wrapper))[0]
-    assert type(other) is type(wrapper)
-    assert hooks_of(other).registry.is_empty
-    assert hooks_of(other).registry is not hooks_of(wrapper).registry
-    assert len(hooks_of(wrapper).registry.post) == 1
-    assert describe(other)["keys"] == describe(wrapper)["keys"]
-    for parameter, original in zip(other.parameters(), wrapper.parameters(), strict=True):
-        assert torch.equal(parameter, original)
-        assert parameter is not original
-    ran = []
-    hooks_of(other).add_forward_pre_hook(lambda x: ran.append(1) or x)
-    x = torch.randn(2, 1, 4) if kind == "attention" else torch.randn(2, 3)
-    args = (x, x, x) if kind == "attention" else (x,)
-    other(*args)
-    assert ran == [1]
-
-
-def test_copy_of_a_parametrized_layer():
-    wrapper = nest(nn.utils.parametrizations.weight_norm(nn.Linear(3, 3)), 2)
-    hooks_of(wrapper).add_forward_hook(lambda x, y: y * 0)
-    other = copy.deepcopy(nn.Sequential(wrapper))[0]
-    assert isinstance(other, HookedModule)
-    x = torch.randn(2, 3)
-    assert torch.equal(other(x), layer_of(wrapper)(x))
-    with pytest.raises(RuntimeError, match="state_dict"):  # what the bare layer says
-        pickle.dumps(wrapper)
-
-
-def test_loaded_copy_of_a_wrapper_with_a_lambda_hook_gives_the_output_of_the_layer():
-    layer = nn.Linear(2, 2)
-    wrapper, hooks = with_hooks(layer)
-    hooks.add_forward_hook(lambda x, y: y * 100)
-    x = torch.randn(3, 2)
-    assert torch.equal(round_trip_torch(wrapper)(x), layer(x))
-
-
-def test_copies_keep_aliasing(copied):
-    shared = nn.Linear(2, 2)
-    wrapper, _ = with_hooks(shared)
-    tied = nn.Linear(2, 2)
-    tied.weight = shared.weight
-    other = copied(nn.ModuleList([wrapper, shared, wrapper, tied]))
-    assert other[0] is other[2]
-    assert layer_of(other[0]) is other[1]
-    assert other[3].weight is other[1].weight
-
-
-def keep(x, y):
-    return y
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem, self.stem_hooks = with_hooks(nn.Linear(2, 2))
-        self.handle = self.stem_hooks.add_forward_hook(keep)
-
-    def forward(self, x):
-        return self.stem(x)
-
-
-def test_hooks_kept_on_the_model_become_those_of_the_copied_wrapper(copied):
-    model = Model()
-    model.stem_hooks.add_forward_hook(lambda x, y: y)
-    other = copied(model)
-    assert other.stem_hooks.registry is hooks_of(other.stem).registry is other.handle.registry
-    assert other.stem_hooks.registry.is_empty
-    other.handle.remove()
-    assert len(model.stem_hooks.registry.post) == 2
-
-
-def test_wrapper_held_by_its_own_layer_is_copied(copied):
-    layer = nn.Linear(2, 2)
-    wrapper, _ = with_hooks(layer)
-    layer.note = [wrapper]
-    other = copied(wrapper)
-    assert layer_of(other).note[0] is other
-    assert copied(layer).note[0].out_features == 2
-    layer.note.clear()
-
-
-def test_shallow_copy_shares_the_layer_and_starts_without_hooks():
-    wrapper, hooks = with_hooks(nn.Linear(2, 2))
-    hooks.add_forward_hook(lambda x, y: y)
-    other = copy.copy(wrapper)
-    assert layer_of(other) is layer_of(wrapper)
-    assert hooks_of(other).registry.is_empty
-    assert not hooks.registry.is_empty
-
-
-def test_copies_keep_native_hooks_of_the_wrapper_as_torch_does(copied):
-    wrapper, _ = with_hooks(nn.Linear(2, 2))
-    wrapper.register_forward_hook(native_zero)
-    assert copied(wrapper)(torch.ones(1, 2)).abs().sum() == 0
-
-
-def native_zero(module, args, output):
-    return output * 0
-
-
 def test_native_hooks_run_outside_on_the_wrapper_and_inside_on_the_layer():
     layer = nn.Linear(2, 2)
     wrapper, hooks = with_hooks(layer)
@@ -657,74 +356,6 @@ def test_old_style_reparametrization_through_the_wrapper_reaches_the_layer():
     with torch.no_grad():
         layer.weight_g.mul_(2)
     assert torch.allclose(wrapper(x) - layer.bias, 2 * (expected - layer.bias), atol=1e-6)
-
-
-def replicate(network):
-    """Do what torch.nn.parallel.replicate does, with copies on this device."""
-    modules = list(network.modules())
-    replicas = [module._replicate_for_data_parallel() for module in modules]
-    copies = {}
-    for module, replica in zip(modules, replicas, strict=True):
-        replica._former_parameters = OrderedDict()
-        for name, child in module._modules.items():
-            setattr(replica, name, replicas[modules.index(child)])
-        for name, parameter in module._parameters.items():
-            if parameter is None:
-                replica._parameters[name] = None
-            else:
-                copies[parameter] = parameter.clone()
-                setattr(replica, name, copies[parameter])
-                replica._former_parameters[name] = copies[parameter]
-        for name, buffer in module._buffers.items():
-            setattr(replica, name, buffer.clone())
-    return replicas[0], copies
-
-
-@pytest.mark.parametrize("depth", [1, 2])
-def test_data_parallel_replicas_use_their_own_tensors_and_share_the_hooks(depth):
-    layer = nn.Sequential(nn.Linear(3, 3), nest(nn.BatchNorm1d(3), depth))
-    network = nn.Sequential(nest(layer, depth), nn.Linear(3, 2))
-    hooks = hooks_of(network[0])
-    seen = []
-    hooks.add_forward_hook(lambda x, y: seen.append("post") or y)
-    hooks.add_backward_hook(lambda g: seen.append("back") or g * 2)
-    bare = nn.Sequential(nn.Sequential(layer[0], innermost(layer[1])), network[1])
-    x = torch.randn(4, 3)
-    bare_replica, _ = replicate(copy.deepcopy(bare))
-    expected = bare_replica(x)
-
-    replica, copies = replicate(network)
-    assert type(replica[0]) is type(network[0])
-    assert hooks_of(replica[0]).registry is hooks.registry
-    assert innermost(replica[0]) is not layer
-    assert [*replica.parameters()] == []
-    with torch.no_grad():
-        saved = {name: parameter.clone() for name, parameter in network.named_parameters()}
-        for parameter in network.parameters():
-            parameter.zero_()  # the replica must not look at these
-        output = replica(x)
-        for name, parameter in network.named_parameters():
-            parameter.copy_(saved[name])
-    assert torch.equal(output, expected)
-    assert seen == ["post"]
-
-    replica(x).sum().backward()
-    assert seen == ["post", "post", "back"]
-    assert len(copies) == len([*network.parameters()])
-    assert all(parameter.grad is not None for parameter in network.parameters())
-
-
-def innermost(module):
-    while isinstance(module, HookedModule):
-        module = layer_of(module)
-    return module
-
-
-def test_shared_wrapper_keeps_one_path_as_a_shared_layer_does():
-    layer = nn.Linear(2, 2)
-    wrapper, _ = with_hooks(layer)
-    assert [name for name, _ in nn.Sequential(wrapper, wrapper).named_modules()] == ["", "0"]
-    assert [*nn.Sequential(wrapper, wrapper).state_dict()] == [*nn.Sequential(layer, layer).state_dict()]
 
 
 def test_fast_path_of_the_transformer_layer_does_not_skip_a_wrapped_child():
@@ -840,5 +471,3 @@ def test_scripted_layer_is_wrapped():
     wrapper(x).sum().backward()
     assert torch.allclose(x.grad, 2 * layer.weight.sum(0, keepdim=True))
     assert [*wrapper.state_dict()] == ["weight", "bias"]
-
-
