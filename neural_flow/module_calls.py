@@ -60,7 +60,7 @@ def named_children(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         if child is not None and not (is_computed and name == "parametrizations"):
             yield name, child
     for name, value in tuple(vars(module).items()):
-        if name not in _OWN_ATTRIBUTES and isinstance(value, list | tuple | dict):
+        if isinstance(value, list | tuple | dict) and name not in _OWN_ATTRIBUTES:
             for key, child in value.items() if isinstance(value, dict) else enumerate(value):
                 if isinstance(child, nn.Module):
                     yield f"{name}.{key}", child
@@ -74,8 +74,10 @@ def all_modules(model: nn.Module) -> list[nn.Module]:
         module = waiting.pop()
         if module not in seen:
             seen[module] = None
-            waiting += [child for child in module._modules.values() if child is not None]
             waiting += [child for _, child in named_children(module)]
+            computed = module._modules["parametrizations"] if has_parametrizations(module) else None
+            if computed is not None:
+                waiting.append(computed)
     return list(seen)
 
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from types import FunctionType
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch._C import _autograd  # pyright: ignore[reportAttributeAccessIssue]  # built into torch, without a stub
+from torch._C._dynamo import eval_frame
 from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.fx import _symbolic_trace as fx_tracing
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_hooks_with_kwargs
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
+_Function = TypeVar("_Function", bound=FunctionType)
 _SELF_TESTS: dict[str, Callable[[], bool]] = {}
 _RESULTS: dict[str, str] = {}
 
@@ -206,3 +209,22 @@ def _storage_id_works() -> bool:
     return storage_id(one) == storage_id(one[:1].detach()) != storage_id(other) and storage_id(sparse) == storage_id(
         sparse.detach()
     ) != storage_id(one.to_sparse())
+
+
+def keep_from_dynamo(function: _Function) -> _Function:
+    """Return ``function``, which Dynamo then never compiles on its own where it runs outside of a graph.
+
+    ``torch.compiler.disable`` does the same, but imports Dynamo, which takes a second.
+    """
+    strategy = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.SKIP)
+    eval_frame.set_code_exec_strategy(function.__code__, strategy)
+    return function
+
+
+@self_test("keep from Dynamo")
+def _keep_from_dynamo_works() -> bool:
+    @keep_from_dynamo
+    def plain() -> int:
+        return 3
+
+    return plain() == 3

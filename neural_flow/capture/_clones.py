@@ -15,6 +15,7 @@ from neural_flow.torch_private import failure_of, set_version
 
 _OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
 _MAX_CONTAINER_DEPTH = 4
+_ATOMS = frozenset({int, float, bool, str, bytes, type(None), torch.Size, torch.device, torch.dtype})
 _CONTAINERS = frozenset({list, dict, set, OrderedDict, defaultdict, deque})
 
 
@@ -111,10 +112,10 @@ class StateSwap:
         return self._params[id(param)]
 
     def _swapped(self, value: Any, depth: int) -> Any:
-        if isinstance(value, nn.Parameter):
-            return self._stand_in(value)
+        if type(value) in _ATOMS:
+            return value
         if isinstance(value, torch.Tensor):
-            return self._cloner.clone(value)
+            return self._stand_in(value) if isinstance(value, nn.Parameter) else self._cloner.clone(value)
         if depth > _MAX_CONTAINER_DEPTH:
             return value
         if type(value) is tuple:

@@ -48,7 +48,7 @@ ARRAY_READERS = frozenset({"tensor", "as_tensor", "asarray"})
 FROM_LITERALS = frozenset({"lift_fresh", "lift_fresh_copy", "lift"})
 """Functions whose argument is a tensor just made of Python numbers."""
 
-_WRITES_ASIDE = frozenset({"embedding", "embedding_bag"})  # with max_norm they scale rows of their weight in place
+_RENORMALIZES = frozenset({"embedding", "embedding_bag"})  # with max_norm they scale rows of their weight in place
 
 _LENDS_FIRST = frozenset(
     {
@@ -119,8 +119,10 @@ def is_in_place(name: str) -> bool:
 
 def may_write(name: str, kwargs: dict[str, Any]) -> bool:
     """Return whether a function of this bare name, called with these keywords, may write an argument."""
-    if is_in_place(name) or name in _WRITES_ASIDE:
+    if is_in_place(name):
         return True
+    if name in _RENORMALIZES:
+        return kwargs.get("max_norm") is not None
     return bool(kwargs) and (kwargs.get("out") is not None or kwargs.get("inplace") is True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -24,12 +25,12 @@ def raw_meta(tensor: torch.Tensor) -> RawMeta:
 
 def finished_meta(raw: RawMeta) -> TensorMeta:
     """Return the record for a raw meta."""
-    if isinstance(raw, TensorMeta):
-        return raw
-    shape, dtype, device, requires_grad = raw
-    return TensorMeta(
-        shape=tuple(shape), dtype=dtype_name(dtype), device=str(device), requires_grad=bool(requires_grad)
-    )
+    return raw if isinstance(raw, TensorMeta) else _plain_meta(*raw)
+
+
+@lru_cache(maxsize=4096)
+def _plain_meta(shape: torch.Size, dtype: torch.dtype, device: torch.device, requires_grad: bool) -> TensorMeta:
+    return TensorMeta(shape=tuple(shape), dtype=dtype_name(dtype), device=str(device), requires_grad=requires_grad)
 
 
 def dtype_name(dtype: torch.dtype) -> str:

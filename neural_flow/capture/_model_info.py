@@ -150,6 +150,9 @@ def _subtree_ids(module: nn.Module, parts: ModelParts, memo: dict[nn.Module, dic
 
 def class_name(module: nn.Module) -> str:
     """Return the class that the user wrote: of a scripted module the original, of a parametrized one its base."""
+    kind = type(module)
+    if "parametrizations" not in module._modules and not issubclass(kind, torch.jit.ScriptModule):
+        return kind.__name__
     return qualified_name(module).rpartition(".")[2]
 
 

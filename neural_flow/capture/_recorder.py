@@ -204,7 +204,7 @@ class Recorder:
         self.unknown.append((len(self.ops), weakref.ref(tensor)))
         return self.add_source(tensor, "unknown", "unknown")
 
-    def add_output(self, leaf: torch.Tensor, first_op_id: int, inputs: Tensors) -> int | None:
+    def add_output(self, leaf: torch.Tensor, first_op_id: int, inputs: Callable[[], Tensors]) -> int | None:
         """Make an output of a call the call's own value: return the id of the op that stands for it, if it needs one.
 
         A value made inside the call is its own already. One that was not (an input, a parameter, something kept from
@@ -214,14 +214,14 @@ class Recorder:
         Args:
             leaf: one output tensor of the call.
             first_op_id: the first op of the call.
-            inputs: the tensors among its arguments.
+            inputs: returns the tensors among its arguments.
         """
         refs = self.values.read(leaf)
         if refs is None:
             refs = () if is_reached_by_name(leaf) else self.values.read_by_address(leaf)
         if refs is None:
             escaped = [found for _, time, found in self._escapes if time >= first_op_id]
-            parents = tuple(dict.fromkeys(ref for found in escaped for ref in found)) or self.sources(inputs)[0]
+            parents = tuple(dict.fromkeys(ref for found in escaped for ref in found)) or self.sources(inputs())[0]
             self.num_opaque_joins += not escaped and first_op_id < len(self.ops)
             self.add_source(leaf, "opaque", "opaque", parents)
             return None

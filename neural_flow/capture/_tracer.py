@@ -22,7 +22,6 @@ from neural_flow.capture._metas import RawMeta, finished_meta, raw_meta
 from neural_flow.capture._model_info import class_name, model_parts, module_infos, param_infos
 from neural_flow.capture._names import input_leaves, output_leaves
 from neural_flow.capture._recorder import Recorder
-from neural_flow.capture._snapshots import paused_gc
 from neural_flow.capture._storage_log import Refs
 from neural_flow.capture._values import ValueTable
 from neural_flow.module_calls import CallFrame, ModuleCallStack, module_paths
@@ -87,9 +86,8 @@ class Tracer:
         if self._recorder is not None:
             raise RuntimeError(f"a {type(self).__name__} records one run; make a new one for another")
         unheld_refcount()  # measured before any mode is on
-        with paused_gc():
-            self._parts = model_parts(self._paths)
-            self._recorder = Recorder(ValueTable(self._parts.params, self._parts.constants))
+        self._parts = model_parts(self._paths)
+        self._recorder = Recorder(ValueTable(self._parts.params, self._parts.constants))
         self._stack.__enter__()
         try:
             self._enter_mode()
@@ -105,7 +103,7 @@ class Tracer:
             self._exit_mode()
         finally:
             self._stack.__exit__(kind, error, trace)
-        with self._quiet(), paused_gc():
+        with self._quiet():
             self._trace = self._finished_trace(error if isinstance(error, Exception) else None)
         if self._recorder is not None:
             self._unknown = self._recorder.unknown
@@ -163,7 +161,7 @@ class Tracer:
         assert recorder is not None
         if self.is_following and call.parent_id is None:
             self._tag_inputs(call.frame.module, args, kwargs)
-        for leaf in _leaves((*args, *kwargs.values())):
+        for leaf in _leaves((*args, *kwargs.values()) if kwargs else args):
             call.inputs.append(raw_meta(leaf))
             call.input_refs.append(recorder.read(leaf) if self.is_following else ())
 
@@ -203,6 +201,12 @@ class Tracer:
     ) -> Any:
         recorder = self._recorder
         assert recorder is not None
+        if self.is_following and call.parent_id is not None and isinstance(output, torch.Tensor):
+            refs = recorder.values.read(output)
+            if refs and refs[-1][0] >= call.first_op_id:  # by far the most calls: one tensor, made inside
+                call.outputs.append(raw_meta(output))
+                call.output_refs.append(refs)
+                return output
         can_replace = {id(leaf) for leaf in replaceable_leaves(output, is_ours=held <= unheld_refcount())}
         replacements: dict[int, torch.Tensor] = {}
         for leaf in _leaves((output,)):
@@ -227,7 +231,7 @@ class Tracer:
         """Return the tensor that the caller gets for an output leaf: an alias of it if the call only passed it on."""
         recorder = self._recorder
         assert recorder is not None
-        op_id = recorder.add_output(leaf, call.first_op_id, _leaves((*args, *kwargs.values())))
+        op_id = recorder.add_output(leaf, call.first_op_id, lambda: _leaves((*args, *kwargs.values())))
         if op_id is None:
             return leaf
         handed = fresh_alias(leaf) if can_replace else None

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from neural_flow.capture._clones import Cloner, StateSwap
-from neural_flow.capture._snapshots import SavedParams, paused_gc, save_attributes, save_grads, save_rng, save_switches
+from neural_flow.capture._snapshots import SavedParams, frozen_gc, save_attributes, save_grads, save_rng, save_switches
 from neural_flow.capture._stand_ins import StandIns, stand_in_param
 from neural_flow.module_calls import all_modules
 from neural_flow.nested import copy_nest
@@ -83,8 +83,7 @@ class Session:
 
     def __enter__(self) -> Self:
         try:
-            with paused_gc():
-                self._enter()
+            self._enter()
         except BaseException:
             self._stack.close()
             raise
@@ -102,6 +101,7 @@ class Session:
 
     def _enter(self) -> None:
         stack = self._stack
+        stack.enter_context(frozen_gc())
         modules = all_modules(self.model)
         params = {id(param): param for module in modules for param in module._parameters.values() if param is not None}
         stack.callback(save_switches())
@@ -115,7 +115,7 @@ class Session:
         stack.callback(save_attributes(modules))
         stack.callback(save_grads(params.values()))
         stack.callback(self._saved_params.restore)
-        self._set_flags()
+        self._set_flags(modules)
         for param in self._written_params:
             self._saved_params.save(param)
         self._swap_state(modules)
@@ -125,8 +125,9 @@ class Session:
         if self._stand_ins is not None:
             stack.enter_context(self._stand_ins.mode())
 
-    def _set_flags(self) -> None:
-        if self._train is False or (self._train and not self.model.training):
+    def _set_flags(self, modules: list[nn.Module]) -> None:
+        is_kept = self._train is None or (self._train and self.model.training)
+        if not is_kept and any(module.training is not self._train for module in modules):
             self.model.train(self._train)
 
     def _swap_state(self, modules: list[nn.Module]) -> None:
