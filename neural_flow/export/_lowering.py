@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from neural_flow.drawing import Image, Mark, Path, Rect, Scene
+from neural_flow.drawing import ExportOptions, Image, Mark, Path, Rect, Scene, Text
+from neural_flow.errors import NeuralFlowWarning
 from neural_flow.records import Array
+from neural_flow.text_metrics import has_all_glyphs
 
 _NOT_IN_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 KAPPA = 0.5522847498
@@ -66,6 +69,25 @@ def rgba_of(image: Image) -> Array:
 def alpha_of(color: str) -> float:
     """Return the opacity of ``#rrggbb`` or ``#rrggbbaa``, 0-1."""
     return int(color[7:9], 16) / 255 if len(color) == 9 else 1.0
+
+
+def warn_of_missing_glyphs(scene: Scene, options: ExportOptions) -> None:
+    """Say once which characters of ``scene`` no font file has; they are drawn as their code points."""
+    missing = {
+        char
+        for mark in scene.marks
+        if isinstance(mark, Text) and not mark.text.isascii()
+        for char in mark.text
+        if not has_all_glyphs(char, mark.weight, options.font_file)
+    }
+    if missing:
+        shown = ", ".join(f"U+{ord(char):04X}" for char in sorted(missing)[:8])
+        warnings.warn(
+            f"no glyph for {len(missing)} characters ({shown}): they are written as code points; "
+            "name a font that has them with --font",
+            NeuralFlowWarning,
+            stacklevel=4,
+        )
 
 
 def alt_text(scene: Scene) -> str:

@@ -13,7 +13,15 @@ from xml.sax.saxutils import escape, quoteattr
 
 from neural_flow.drawing import ExportOptions, Image, Mark, MarkGroup, Path, Picture, Rect, Scene, Text
 from neural_flow.export._base import EXPORTERS, first_scene
-from neural_flow.export._lowering import alpha_of, in_paint_order, legal_text, number, outline_of, path_data
+from neural_flow.export._lowering import (
+    alpha_of,
+    in_paint_order,
+    legal_text,
+    number,
+    outline_of,
+    path_data,
+    warn_of_missing_glyphs,
+)
 from neural_flow.export._png import tile_png
 from neural_flow.text_metrics import glyph_outline, glyph_places, has_all_glyphs, text_width
 
@@ -23,7 +31,10 @@ FONT_FAMILY = "'DejaVu Sans', Verdana, 'Helvetica Neue', Arial, sans-serif"
 @EXPORTERS.register(".svg")
 def export_svg(picture: Picture, options: ExportOptions) -> bytes:
     """Return the first page of ``picture`` as SVG."""
-    text = svg_text(first_scene(picture, ".svg"), options)
+    scene = first_scene(picture, ".svg")
+    if options.has_text_as_paths:
+        warn_of_missing_glyphs(scene, options)
+    text = svg_text(scene, options)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
 
 
@@ -72,7 +83,7 @@ def _wrapped(group: MarkGroup, elements: list[str], prefix: str) -> list[str]:
     attributes = f' id="{prefix}{safe_id(group.group_id)}"'
     if group.css_class:
         attributes += f' class="{" ".join(safe_id(part) for part in group.css_class.split())}"'
-    if group.title:
+    if "nf-stage" in group.css_class.split():  # the keyboard walks from card to card, not over every line
         attributes += ' tabindex="0"'
     attributes += "".join(f" data-{safe_id(key).lower()}={quoted(value)}" for key, value in group.data)
     head = [f"<g{attributes}>"] + ([f"<title>{clean(group.title)}</title>"] if group.title else [])

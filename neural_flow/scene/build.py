@@ -22,10 +22,15 @@ from neural_flow.scene.tooltips import (
 )
 from neural_flow.theme import Theme
 
-__all__ = ["SceneOptions", "build_scene"]
+__all__ = ["SceneOptions", "build_scene", "room_inside"]
 
 _FACTS_GAP = 5.0
 _LINE = 8.2
+
+
+def room_inside(width: float, height: float, theme: Theme) -> tuple[float, float]:
+    """Return the width and height that a page of this size leaves for the layout, without legend, in points."""
+    return max(width - 2 * theme.margin, 1.0), max(height - theme.header_height - theme.margin, 1.0)
 
 
 def build_scene(

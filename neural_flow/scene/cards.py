@@ -8,8 +8,9 @@ from typing import Literal
 from neural_flow.drawing import Box, DiagramNode, Mark, Path, Placement, Rect, Text
 from neural_flow.scene.faces import face_marks, face_size
 from neural_flow.scene.look import Look, label_lines
+from neural_flow.scene.options import Change
 from neural_flow.scene.shapes import circle, cross
-from neural_flow.theme import mix
+from neural_flow.theme import Theme, mix
 
 _MIN_LABEL_WIDTH = 72.0
 _PLATE_LAYER = 2.8
@@ -62,7 +63,7 @@ def card_size(node: DiagramNode, look: Look) -> CardSize:
 def _num_plates(node: DiagramNode, look: Look) -> int:
     if node.count > 1:
         return 3
-    is_marked = look.is_highlighted(node) or look.is_failed(node)
+    is_marked = look.is_highlighted(node) or look.is_failed(node) or look.change_of(node) is not None
     stage = look.stage_of(node)
     is_coloured = look.options.color_by is not None and stage is not None and stage.kind not in ("input", "output")
     return 1 if is_marked or is_coloured else 0
@@ -97,6 +98,7 @@ def card_marks(node: DiagramNode, place: Placement, look: Look, cost_color: str 
 
 def _plate_marks(node: DiagramNode, body: Box, size: CardSize, look: Look, cost_color: str | None) -> list[Mark]:
     theme = look.theme
+    fill, stroke, width = _plate_colors(node, look, cost_color)
     marks: list[Mark] = []
     for index in reversed(range(size.num_plates)):
         step = theme.plate_offset * index
@@ -107,9 +109,9 @@ def _plate_marks(node: DiagramNode, body: Box, size: CardSize, look: Look, cost_
                 width=size.front_width,
                 height=size.front_height,
                 radius=theme.group_radius - 1,
-                fill=_plate_fill(node, look, cost_color),
-                stroke=_plate_stroke(node, look),
-                stroke_width=theme.ring_width if look.is_failed(node) or look.is_highlighted(node) else 0.6,
+                fill=fill,
+                stroke=stroke,
+                stroke_width=width,
                 layer=_PLATE_LAYER - 0.01 * index,
             )
         )
@@ -128,20 +130,23 @@ def _plate_marks(node: DiagramNode, body: Box, size: CardSize, look: Look, cost_
     return marks
 
 
-def _plate_fill(node: DiagramNode, look: Look, cost_color: str | None) -> str:
+def _plate_colors(node: DiagramNode, look: Look, cost_color: str | None) -> tuple[str, str, float]:
+    """Return fill, border and border width of a card's plate; what went wrong outranks what was asked for."""
     theme = look.theme
+    change = look.change_of(node)
     if look.is_failed(node):
-        return mix(theme.failure, theme.paper, 0.14)
-    if cost_color is not None:
-        return cost_color
-    return mix(theme.highlight, theme.paper, 0.22) if look.is_highlighted(node) else theme.plate
+        return mix(theme.failure, theme.paper, 0.14), theme.failure, theme.ring_width
+    if change is not None:
+        color = change_color(change, theme)
+        return mix(color, theme.paper, 0.18), color, theme.ring_width
+    if look.is_highlighted(node):
+        return cost_color or mix(theme.highlight, theme.paper, 0.22), theme.highlight, theme.ring_width
+    return cost_color or theme.plate, theme.plate_edge, 0.6
 
 
-def _plate_stroke(node: DiagramNode, look: Look) -> str:
-    theme = look.theme
-    if look.is_failed(node):
-        return theme.failure
-    return theme.highlight if look.is_highlighted(node) else theme.plate_edge
+def change_color(change: Change, theme: Theme) -> str:
+    """Return the colour of what happened to a stage between two models."""
+    return {"added": theme.merge, "removed": theme.failure, "changed": theme.highlight}[change]
 
 
 def _residual_marks(x: float, y: float, look: Look) -> list[Mark]:

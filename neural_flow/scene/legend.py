@@ -11,9 +11,11 @@ import numpy as np
 
 from neural_flow.drawing import Box, Image, Mark, Path, Rect, Text
 from neural_flow.records import Array
+from neural_flow.scene.cards import change_color
 from neural_flow.scene.connectors import RING_WORDS, head, kind_color, opaque_marks, ring_at
 from neural_flow.scene.faces import fill_of
 from neural_flow.scene.look import Look, unit_of
+from neural_flow.scene.options import CHANGES
 from neural_flow.scene.space import floors_under
 from neural_flow.scene.words import family, value_text
 from neural_flow.summaries._planes import palette
@@ -127,6 +129,10 @@ def place_block(blocks: Sequence[Block], page: Box, obstacles: Sequence[Box], si
 
 def entries_of(look: Look) -> list[Entry]:
     """Return the rows: kinds of arrows and rings that are there, families of cards without picture, marks."""
+    return [*_line_entries(look), *_card_entries(look)]
+
+
+def _line_entries(look: Look) -> list[Entry]:
     arrows = look.diagram.arrows
     entries = [
         Entry("arrow", kind, words)
@@ -135,22 +141,20 @@ def entries_of(look: Look) -> list[Entry]:
     ]
     symbols = dict.fromkeys(node.symbol for node in look.diagram.nodes if node.role == "ring")
     entries += [Entry("ring", symbol, RING_WORDS.get(symbol, symbol or "join")) for symbol in symbols]
-    if any(arrow.inferred for arrow in arrows):
-        entries.append(Entry("inferred", "", "inferred"))
-    if any(arrow.opaque for arrow in arrows):
-        entries.append(Entry("opaque", "", "opaque code"))
-    entries = [entry for entry in entries if entry.kind != "arrow" or entry.what != "primary"] if (
-        {entry.kind for entry in entries} == {"arrow"} and len(entries) == 1
-    ) else entries  # fmt: skip
-    empty = [
-        stage
-        for node in look.diagram.nodes
-        if (stage := look.stage_of(node)) is not None and look.summary_of(stage) is None
-    ]
+    entries += [Entry("inferred", "", "inferred")] if any(arrow.inferred for arrow in arrows) else []
+    entries += [Entry("opaque", "", "opaque code")] if any(arrow.opaque for arrow in arrows) else []
+    # A chain explains itself.
+    return [] if [entry.what for entry in entries] == ["primary"] else entries
+
+
+def _card_entries(look: Look) -> list[Entry]:
+    stages = [stage for node in look.diagram.nodes if (stage := look.stage_of(node)) is not None]
+    empty = [stage for stage in stages if look.summary_of(stage) is None]
     families = {family(stage): fill_of(stage, look) for stage in empty if family(stage) != "data"}
-    if len(families) > 1:
-        entries += [Entry("swatch", color, name) for name, color in families.items()]
-    shown = [look.capture.summaries[found] for found in _shown_stages(look) if found in look.capture.summaries]
+    entries = [Entry("swatch", color, name) for name, color in families.items()] if len(families) > 1 else []
+    found = {change for node in look.diagram.nodes if (change := look.change_of(node)) is not None}
+    entries += [Entry("swatch", change_color(change, look.theme), change) for change in CHANGES if change in found]
+    shown = [summary for stage in stages if (summary := look.summary_of(stage)) is not None]
     if any(any(summary.facts.get("dead", ())) for summary in shown):
         entries.append(Entry("dead", "", "dead channel"))
     if any(summary.facts.get("num_nan") for summary in shown):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from neural_flow.drawing import Diagram, DiagramNode
 from neural_flow.records import Capture, Measurements, Stage, Summary, TensorMeta, Topology
-from neural_flow.scene.options import SceneOptions
+from neural_flow.scene.options import Change, SceneOptions
 from neural_flow.scene.words import batch_size, main_tensor, matches, resolution, sample_shape, shape_text, value_text
 from neural_flow.summaries._base import DrawStyle, SummaryContext, style_of
 from neural_flow.text_metrics import Weight, ellipsize, text_width
@@ -28,7 +28,12 @@ class Look:
     batch: int | None
     input_side: int
     num_skips: int = 0
+    failed: int | None = None
+    """The stage in which the model raised."""
+    measurements: tuple[Measurements, ...] = ()
     measured: Measurements | None = None
+    """What cards are coloured by."""
+    changes: Mapping[int, Change] = field(default_factory=dict[int, Change])
     stages: Mapping[int, Stage] = field(default_factory=dict[int, Stage])
     nodes: Mapping[int, DiagramNode] = field(default_factory=dict[int, DiagramNode])
 
@@ -71,14 +76,17 @@ class Look:
         globs = self.options.highlight
         return bool(globs) and any(
             matches(name, globs)
-            for found in node.stage_ids or ((node.stage_id,) if node.stage_id is not None else ())
+            for found in ids_of(node)
             for name in (self.stages[found].path or self.stages[found].name,)
         )
 
     def is_failed(self, node: DiagramNode) -> bool:
         """Return whether the model raised inside a stage of this card."""
-        failed = failed_stage(self.topology)
-        return failed is not None and (failed == node.stage_id or failed in node.stage_ids)
+        return self.failed is not None and self.failed in ids_of(node)
+
+    def change_of(self, node: DiagramNode) -> Change | None:
+        """Return what happened to a card's stages between two compared models."""
+        return next((self.changes[found] for found in ids_of(node) if found in self.changes), None)
 
     def width_of(self, text: str, size: float, weight: Weight = "regular") -> float:
         """Return the width of ``text``."""
@@ -87,6 +95,12 @@ class Look:
     def fitted(self, text: str, size: float, weight: Weight, max_width: float) -> str:
         """Return ``text`` with its middle left out where it is wider than ``max_width``."""
         return ellipsize(text, size, weight, max_width, self.options.font_file)
+
+
+def ids_of(node: DiagramNode) -> tuple[int, ...]:
+    """Return the ids of all stages that a card stands for."""
+    own = () if node.stage_id is None or node.stage_id in node.stage_ids else (node.stage_id,)
+    return (*own, *node.stage_ids)
 
 
 def make_look(
@@ -115,6 +129,9 @@ def make_look(
         batch=batch,
         input_side=input_side,
         num_skips=sum(arrow.kind == "skip" for arrow in diagram.arrows),
+        failed=failed_stage(topology),
+        measurements=measurements,
+        changes=dict(options.changes),
         measured=next((found for found in measurements if found.name == options.color_by), None),
         stages={stage.stage_id: stage for stage in topology.stages},
         nodes={node.node_id: node for node in diagram.nodes},

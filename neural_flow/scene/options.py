@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Change = Literal["added", "removed", "changed"]
+CHANGES: tuple[Change, ...] = ("added", "removed", "changed")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SceneOptions:
@@ -12,7 +15,7 @@ class SceneOptions:
 
     ``labels`` are (module path or stage name, words) pairs; ``highlight`` are globs over paths (``*`` stays inside
     one segment, ``**`` crosses dots); ``color_by`` names a measurement, or ``params``; ``font_file`` is asked for
-    every character before the bundled font.
+    every character before the bundled font; ``changes`` are (stage id, what happened to it) pairs of a comparison.
     """
 
     title: str | None = None
@@ -26,3 +29,4 @@ class SceneOptions:
     norm: Literal["channel", "stage", "global"] = "channel"
     color_by: str | None = None
     font_file: str | None = None
+    changes: tuple[tuple[int, Change], ...] = ()

@@ -6,7 +6,7 @@ from neural_flow.drawing import Arrow, DiagramNode, Frame, MarkGroup
 from neural_flow.records import Stage, TensorMeta, TensorStats
 from neural_flow.scene.connectors import RING_WORDS, arrow_title, group_of
 from neural_flow.scene.faces import attention_of
-from neural_flow.scene.look import Look, name_of, unit_of
+from neural_flow.scene.look import Look, name_of
 from neural_flow.scene.words import count_text, sample_shape, value_text
 
 _MAX_TITLE = 150
@@ -42,8 +42,11 @@ def card_title(node: DiagramNode, stage: Stage, look: Look) -> str:
     lines += ["shares its weights with another stage"] if node.is_shared else []
     lines += ["adds its input to its result"] if node.has_residual else []
     lines += _captured(stage, look)
-    if look.options.color_by and (value := look.value_of(node.stage_ids)) is not None:
-        lines.append(f"{look.options.color_by} {value_text(value, unit_of(look))}")
+    for found in look.measurements:
+        values = [found.by_stage[stage_id] for stage_id in node.stage_ids if stage_id in found.by_stage]
+        lines += [f"{found.name} {value_text(sum(values), found.unit)}"] if values else []
+    if (change := look.change_of(node)) is not None:
+        lines.append(f"{change} between the two models")
     if look.is_failed(node) and look.topology.failure is not None:
         lines.append(f"raised {look.topology.failure.type}: {look.topology.failure.message}")
     return "\n".join(line for line in lines if line)

@@ -29,7 +29,7 @@ def small_scene() -> Scene:
         Text(x=10, y=14, text="Tiny & <small>", size=8, color="#1F2933", weight="bold"),
         Rect(x=10, y=30, width=40, height=30, stroke="#1F2933", stroke_width=0.5, group="stage-1", layer=3.9),
         Image(x=10, y=30, width=40, height=30, pixels=ramp, palette=PALETTE, group="stage-1"),
-        Text(x=30, y=68, text="a|b<c> 中", size=5.8, color="#66727F", anchor="middle", group="stage-1"),
+        Text(x=30, y=68, text="a|b<c> é", size=5.8, color="#66727F", anchor="middle", group="stage-1"),
         Path(
             commands=(("M", 50.0, 45.0), ("L", 80.0, 45.0), ("C", 83.0, 45.0, 86.0, 48.0, 86.0, 51.0)),
             stroke="#0072B2", stroke_width=1.05, dash=(2.2, 1.6), group="edge-1", layer=2.5,

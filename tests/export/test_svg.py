@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neural_flow.drawing import ExportOptions, Image, MarkGroup, Path, Rect, Scene, Text
+from neural_flow.drawing import ExportOptions, Image, MarkGroup, Path, Picture, Rect, Scene, Text
+from neural_flow.errors import NeuralFlowWarning
 from neural_flow.export._base import render_bytes
 from neural_flow.export._lowering import number
 from neural_flow.export.svg import safe_id, svg_text
@@ -62,15 +63,24 @@ def test_text_is_text_with_the_width_that_layout_knew(scene):
     title = next(text for text in texts if text.text == "Tiny & <small>")
     assert float(title.get("textLength")) == pytest.approx(text_width("Tiny & <small>", 8, "bold"), abs=0.006)
     assert title.get("lengthAdjust") == "spacingAndGlyphs"
-    foreign = next(text for text in texts if "中" in text.text)
-    assert foreign.get("textLength") is None
+
+
+def test_what_no_font_has_is_left_to_the_viewer_or_said():
+    scene = Scene(width=99, height=9, marks=(Text(x=0, y=5, text="中文", size=5, color="#000000"),), title="T")
+    text = parsed(scene).find(".//svg:text", NS)
+    assert text.text == "中文"
+    assert text.get("textLength") is None
+    picture = Picture(topology=None, capture=None, scenes=(scene,))
+    assert "中文".encode() in render_bytes(picture, ".svg")
+    with pytest.warns(NeuralFlowWarning, match=r"no glyph for 2 characters \(U\+4E2D, U\+6587\).*--font"):
+        render_bytes(picture, ".svg", ExportOptions(has_text_as_paths=True))
 
 
 def test_text_as_paths_needs_no_font(scene):
     root = parsed(scene, ExportOptions(has_text_as_paths=True))
     assert root.findall(".//svg:text", NS) == []
     outlines = [path for path in root.findall(".//svg:path", NS) if path.get("aria-label")]
-    assert {path.get("aria-label") for path in outlines} == {"Tiny & <small>", "a|b<c> 中"}
+    assert {path.get("aria-label") for path in outlines} == {"Tiny & <small>", "a|b<c> é"}
     title = next(path for path in outlines if path.get("aria-label").startswith("Tiny"))
     xs = [float(x) for x, _ in re.findall(r"(-?[\d.]+) (-?[\d.]+)", title.get("d"))]
     assert min(xs) >= 10

@@ -10,7 +10,8 @@ import pytest
 
 from neural_flow.drawing import Image, Path, Rect, Text
 from neural_flow.records import Capture, Failure, Measurements
-from neural_flow.scene.build import SceneOptions, build_scene
+from neural_flow.scene.build import SceneOptions, build_scene, room_inside
+from neural_flow.scene.space import bounds, contents
 from neural_flow.text_metrics import text_width
 from neural_flow.theme import THEMES, get_theme
 
@@ -250,6 +251,30 @@ def test_cost_colors_grow_with_the_value(unet):
     assert len(set(greens)) == 3
     assert {"1 GFLOP", "2 GFLOP", "0 FLOP", "flops", "0"} <= set(texts(scene))
     assert "stage-0" not in fills
+
+
+def test_every_measurement_is_in_the_tooltip(unet):
+    costs = (
+        Measurements(name="flops", unit="FLOP", by_stage={4: 2e9}),
+        Measurements(name="time", unit="s", by_stage={4: 0.002}),
+    )
+    title = next(group.title for group in unet.scene(measurements=costs).groups if group.group_id == "stage-4")
+    assert {"flops 2 GFLOP", "time 2 ms"} <= set(title.splitlines())
+
+
+def test_changes_between_two_models_have_plates_and_a_legend(unet):
+    scene = unet.scene(changes=((1, "added"), (4, "changed")))
+    plates = {mark.group: mark.stroke for mark in scene.marks if isinstance(mark, Rect) and mark.layer == 2.8}
+    assert plates == {"stage-1": THEME.merge, "stage-4": THEME.highlight}
+    assert {"added", "changed"} <= set(texts(scene))
+    assert "removed" not in texts(scene)
+
+
+def test_a_page_has_room_for_what_is_laid_out_into_it(unet):
+    layout = unet.layout(unet.sizes())
+    extent = bounds([*contents(layout), *(place.box for place in layout.frames)])
+    scene = unet.scene(has_legend=False)
+    assert room_inside(scene.width, scene.height, THEME) == pytest.approx((extent.width, extent.height), abs=0.01)
 
 
 def test_parameters_need_no_measurement(unet):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from neural_flow.drawing import ExportOptions, Picture, Scene
 from neural_flow.export._base import EXPORTERS, first_scene
-from neural_flow.export._lowering import legal_text
+from neural_flow.export._lowering import legal_text, warn_of_missing_glyphs
 from neural_flow.export.mpl._import import load_canvas
 
 MAX_SIDE = 14_400.0
@@ -15,6 +15,8 @@ MAX_SIDE = 14_400.0
 def export_pdf(picture: Picture, options: ExportOptions) -> bytes:
     """Return all pages of ``picture`` as PDF. A page beyond what readers accept is scaled down."""
     first = first_scene(picture, ".pdf")
+    for scene in picture.scenes:
+        warn_of_missing_glyphs(scene, options)
     words = {"Title": legal_text(first.title), "Subject": legal_text(first.description)}
     return load_canvas().pdf(picture.scenes, options, words, scale_of)
 

@@ -12,7 +12,7 @@ from PIL.PngImagePlugin import PngInfo
 from neural_flow.drawing import ExportOptions, Picture, Scene
 from neural_flow.errors import ExportError, NeuralFlowWarning
 from neural_flow.export._base import EXPORTERS, first_scene
-from neural_flow.export._lowering import alt_text
+from neural_flow.export._lowering import alt_text, warn_of_missing_glyphs
 from neural_flow.export.mpl._import import load_canvas
 
 SMALL_FIGURE = 10 * 72.0
@@ -32,6 +32,7 @@ def export_png(picture: Picture, options: ExportOptions) -> bytes:
         ExportError: the page is too large for a raster picture even at 100 dpi.
     """
     scene = first_scene(picture, ".png")
+    warn_of_missing_glyphs(scene, options)
     canvas = load_canvas()
     dpi = dpi_for(scene, options.dpi, canvas.max_side())
     with canvas.drawing_state():

@@ -102,6 +102,13 @@ def test_text_as_paths_makes_no_difference_in_pixels(picture):
     np.testing.assert_array_equal(first, second)
 
 
+def test_characters_without_a_glyph_are_said_once(picture):
+    text = Text(x=2, y=20, text="中 a 中", size=8, color="#000000")
+    with pytest.warns(NeuralFlowWarning, match=r"no glyph for 1 characters \(U\+4E2D\)") as caught:
+        pixels_of(picture, page(text, text))
+    assert len(caught) == 1
+
+
 def test_marks_are_painted_by_layer(picture):
     over = Rect(x=0, y=0, width=9, height=9, fill="#FF0000", layer=2)
     under = Rect(x=0, y=0, width=9, height=9, fill="#0000FF", layer=1)
