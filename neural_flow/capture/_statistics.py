@@ -12,7 +12,9 @@ from neural_flow.records import TensorStats
 
 _CHUNK_ON_CPU = 1 << 18  # a megabyte of float32: the four sums over a chunk find it in the cache
 _CHUNK_ELSEWHERE = 1 << 25  # fewer, larger chunks: each costs a synchronisation
-_CANCELLED = 1e-4  # below this share of the mean square, a float32 variance has lost half of its digits
+_BLOCK = 4096  # float32 sums of so few values keep seven digits; blocks are summed in float64
+_TINY_SQUARE = 1e-30  # squares of smaller values vanish in float32
+_CANCELLED = 0.3  # below this share of the mean square, a variance has lost the sixth digit
 
 
 @dataclass(slots=True)
@@ -82,8 +84,10 @@ def _finish(sums: _Sums, parts: list[torch.Tensor], num_implicit_zeros: int) -> 
     std = sqrt(max(variance, 0.0)) if isfinite(variance) else inf
     if sums.low == sums.high:
         mean, std = sums.low, 0.0
-    elif not isfinite(mean_square) or not isfinite(mean) or mean_square == 0 or variance < _CANCELLED * mean_square:
-        mean, std = _exact_moments(parts, sums, num_implicit_zeros)
+    elif not isfinite(mean_square) or not isfinite(mean) or mean_square < _TINY_SQUARE:
+        mean, std = _scaled_moments(parts, sums, num_implicit_zeros)
+    elif variance < _CANCELLED * mean_square:
+        mean, std = _shifted_moments(parts, sums, mean, num_implicit_zeros)
     return TensorStats(
         mean=mean,
         std=std,
@@ -115,7 +119,7 @@ def _strided_parts(tensor: torch.Tensor) -> tuple[list[torch.Tensor], int]:
 
 
 def _chunks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield real, floating pieces that together hold every element once; views and conversions of one chunk only."""
+    """Yield real, floating, flat pieces that together hold every element once; at most a chunk is copied."""
     limit = _CHUNK_ON_CPU if tensor.device.type == "cpu" else _CHUNK_ELSEWHERE
     if tensor.numel() == 0:
         return
@@ -124,7 +128,7 @@ def _chunks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     if ordered.is_contiguous():
         ordered = ordered.view(-1)
     if ordered.numel() <= limit:
-        yield _as_real(ordered)
+        yield _as_real(ordered.reshape(-1))
         return
     longest = max(range(ordered.dim()), key=lambda dim: ordered.shape[dim])
     per_slice = ordered.numel() // ordered.shape[longest]
@@ -133,7 +137,7 @@ def _chunks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
             yield from _chunks(piece)
     else:
         for piece in ordered.split(max(1, limit // per_slice), longest):
-            yield _as_real(piece)
+            yield _as_real(piece.reshape(-1))
 
 
 def _as_real(chunk: torch.Tensor) -> torch.Tensor:
@@ -149,21 +153,36 @@ def _add(sums: _Sums, chunk: torch.Tensor) -> None:
     if not (isfinite(low) and isfinite(high)):
         sums.num_nan += int(torch.isnan(chunk).sum())
         sums.num_inf += int(torch.isinf(chunk).sum())
-        chunk = chunk[torch.isfinite(chunk)]
+        chunk = _finite(chunk)
         if chunk.numel() == 0:
             return
         low, high = (float(end) for end in torch.aminmax(chunk))
     sums.count += chunk.numel()
     sums.low, sums.high = min(sums.low, low), max(sums.high, high)
-    sums.total += float(chunk.sum())
-    sums.square += float(torch.linalg.vector_norm(chunk)) ** 2
+    sums.total += _sum(chunk)
+    sums.square += _sum_of_squares(chunk)
     if low <= 0 <= high:
         # a sum of signs is several times faster than count_nonzero
         sums.num_zeros += chunk.numel() - int(chunk.sign().abs_().sum(dtype=torch.float64))
 
 
-def _exact_moments(parts: list[torch.Tensor], sums: _Sums, num_implicit_zeros: int) -> tuple[float, float]:
-    """Return mean and std by a second and third sweep, shifted and scaled so that nothing cancels or overflows."""
+def _shifted_moments(
+    parts: list[torch.Tensor], sums: _Sums, shift: float, num_implicit_zeros: int
+) -> tuple[float, float]:
+    """Return mean and std by a second sweep over the distances from ``shift``, which is near the mean."""
+    shift = float(torch.tensor(shift, dtype=torch.float32))  # else each distance would be rounded
+    total, square = -shift * num_implicit_zeros, shift * shift * num_implicit_zeros
+    for part in parts:
+        for chunk in _chunks(part):
+            distances = (_finite(chunk) if sums.num_nan or sums.num_inf else chunk) - shift
+            total += _sum(distances)
+            square += _sum_of_squares(distances)
+    offset = total / sums.count
+    return shift + offset, sqrt(max(square / sums.count - offset * offset, 0.0))
+
+
+def _scaled_moments(parts: list[torch.Tensor], sums: _Sums, num_implicit_zeros: int) -> tuple[float, float]:
+    """Return mean and std by two sweeps in float64, scaled so that no square overflows or vanishes."""
     scale = max(abs(sums.low), abs(sums.high))
     if scale == 0:
         return 0.0, 0.0
@@ -172,9 +191,28 @@ def _exact_moments(parts: list[torch.Tensor], sums: _Sums, num_implicit_zeros: i
         total = num_implicit_zeros * (0.0 - shift) ** power
         for part in parts:
             for chunk in _chunks(part):
-                values = chunk[torch.isfinite(chunk)].double() / scale - shift
-                total += float(values.pow_(power).sum())
+                total += float((_finite(chunk).double() / scale - shift).pow_(power).sum())
         return total
 
     mean = sweep(0.0, 1) / sums.count
     return mean * scale, sqrt(sweep(mean, 2) / sums.count) * scale
+
+
+def _finite(chunk: torch.Tensor) -> torch.Tensor:
+    return chunk[torch.isfinite(chunk)]
+
+
+def _sum(flat: torch.Tensor) -> float:
+    whole = flat.numel() // _BLOCK * _BLOCK
+    total = float(flat[whole:].sum())
+    return total if not whole else total + float(flat[:whole].view(-1, _BLOCK).sum(dim=1).double().sum())
+
+
+def _sum_of_squares(flat: torch.Tensor) -> float:
+    whole = flat.numel() // _BLOCK * _BLOCK
+    rest = float(torch.linalg.vector_norm(flat[whole:]))
+    total = rest * rest
+    if whole:
+        norms = torch.linalg.vector_norm(flat[:whole].view(-1, _BLOCK), dim=1).double()
+        total += float(norms.square().sum())
+    return total
