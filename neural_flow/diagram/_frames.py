@@ -73,10 +73,14 @@ def _group_paths(sketch: Sketch) -> dict[str, frozenset[Key]]:
 
 
 def _rings_in(sketch: Sketch, prefix: str, members: Sequence[tuple[list[str], Key]]) -> frozenset[Key]:
+    """Return the joins that the container's own code ran, and those of outer code that lead from it into it alone."""
     cards = {key for _, key in members}
     return frozenset(
         key
         for key, item in sketch.items.items()
         if key[0] == "join"
-        and ((item.path + ".").startswith(prefix + ".") or (sketch.into[key] and cards.issuperset(sketch.into[key])))
+        and (
+            (item.path + ".").startswith(prefix + ".")
+            or (cards.issuperset(sketch.out[key]) and not cards.isdisjoint(sketch.into[key]))
+        )
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from neural_flow.diagram._member_joins import Numbering, place_joins
 from neural_flow.diagram._sketch import Key, Sketch
 from neural_flow.records import Fold
 
@@ -32,8 +32,7 @@ def find_members(sketch: Sketch, fold: Fold) -> Members | None:
     shown_by: dict[Key, Key] = {}
     for keys in stages:
         shown_by.update(_match(sketch, keys, stages[drawn]))
-    joins = _joins(sketch, fold, stages, number_of)
-    _match_joins(sketch, joins, drawn, number_of, shown_by, fold)
+    place_joins(sketch, fold, Numbering(stages, number_of, shown_by, _homes(sketch, stages)))
     keys = tuple(
         sorted((key for key, number in number_of.items() if number == place), key=lambda key: sketch.items[key].time)
         for place in range(len(stages))
@@ -77,72 +76,8 @@ def _common_path(paths: Sequence[str]) -> str:
     return ".".join(low[:count])
 
 
-def _joins(
-    sketch: Sketch, fold: Fold, stages: Sequence[Sequence[Key]], number_of: dict[Key, int]
-) -> dict[Key, tuple[int, bool]]:
-    """Return (member, whether the module that ran it says so) of each join that may belong to a member.
-
-    A join belongs where its code ran; glue of the parent belongs to the member of its newest source. Sums over
-    parallel twins belong to none of them.
-    """
+def _homes(sketch: Sketch, stages: Sequence[Sequence[Key]]) -> dict[str, int]:
+    """Return the module path of each member, empty where members share it (one module in a loop)."""
     prefixes = [_common_path([sketch.items[key].path for key in keys]) for keys in stages]
     homes = {prefix: number for number, prefix in enumerate(prefixes) if prefix}
-    if len(homes) < len(prefixes):
-        homes = {}
-    newest: dict[Key, int | None] = {}
-    found: dict[Key, tuple[int, bool]] = {}
-    for key in sketch.keys_by_time("join"):
-        source = max(sketch.into[key], key=lambda source: sketch.items[source].time)
-        number = newest[source] if source[0] == "join" else number_of.get(source)
-        newest[key] = number
-        home = _home(sketch.items[key].path, homes)
-        if home is not None:
-            found[key] = (home, True)
-        elif number is not None and fold.kind != "parallel":
-            found[key] = (number, False)
-    return found
-
-
-def _home(path: str, homes: dict[str, int]) -> int | None:
-    while path:
-        if path in homes:
-            return homes[path]
-        path = path.rpartition(".")[0]
-    return None
-
-
-def _match_joins(
-    sketch: Sketch,
-    joins: dict[Key, tuple[int, bool]],
-    drawn: int,
-    number_of: dict[Key, int],
-    shown_by: dict[Key, Key],
-    fold: Fold,
-) -> None:
-    """Give joins to members and match them with the representative's, by what they join of their own member.
-
-    Glue of the parent counts only if most members have it: the sum after the last member is not part of a repeat.
-    """
-    inner: dict[Key, frozenset[Key]] = {}
-    signatures: dict[Key, tuple[str, frozenset[Key], int]] = {}
-    seen: Counter[tuple[int, str, frozenset[Key]]] = Counter()
-    for key, (number, _) in joins.items():
-        own: set[Key] = set()
-        for source in sketch.into[key]:
-            if number_of.get(source) == number and source in shown_by:
-                own.add(shown_by[source])
-            elif joins.get(source, (None,))[0] == number:
-                own |= inner[source]
-        inner[key] = frozenset(own)
-        symbol = sketch.items[key].symbol
-        signatures[key] = (symbol, inner[key], seen[number, symbol, inner[key]])
-        seen[number, symbol, inner[key]] += 1
-    commonness = Counter(signatures.values())
-    needed = max(2, (len(fold.members) + 1) // 2) if fold.kind != "interval" else 1
-    shown = {signatures[key]: key for key, (number, _) in joins.items() if number == drawn}
-    for key, (number, is_sure) in joins.items():
-        if not is_sure and commonness[signatures[key]] < needed:
-            continue
-        number_of[key] = number
-        if signatures[key] in shown:
-            shown_by[key] = shown[signatures[key]]
+    return homes if len(homes) == len(prefixes) else {}
