@@ -102,4 +102,5 @@ def channel_moments(maps: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     if bool(is_zero.any()):  # squares of tiny values vanish, the values do not
         is_zero[is_zero.clone()] = (maps[is_zero] == 0).flatten(1).all(dim=1)
     variance[~torch.isfinite(variance)] = torch.inf
+    variance[is_zero] = -1.0  # a constant channel says more than a dead one
     return variance, is_zero

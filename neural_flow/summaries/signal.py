@@ -24,17 +24,20 @@ from neural_flow.summaries._planes import (
 _WIDTH, _HEIGHT = 72.0, 28.0
 _MAX_LINES = 8
 _MIN_LENGTH = 8
+_MIN_RECORDING = 1000  # a longer input vector is a recording sooner than a row of a table
 
 
 @SUMMARIES.register("signal")
 class Signal:
     """Up to eight channels as lines (the range of values at each moment), more as a heat map."""
 
-    priority = 35
+    priority = 48
 
     @staticmethod
     def accepts(tensor: torch.Tensor, context: SummaryContext) -> bool:
         """Accept C×L where convolutions over one dimension are at work, and long narrow inputs."""
+        if tensor.dim() == 1:
+            return context.role == "input" and tensor.is_floating_point() and tensor.numel() >= _MIN_RECORDING
         if tensor.dim() != 2 or tensor.is_complex() or tensor.shape[1] < 2 or tensor.shape[0] < 1:
             return False
         channels, length = tensor.shape
@@ -45,6 +48,7 @@ class Signal:
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:
         """Keep the lowest and highest value of each moment, or a uint8 map."""
+        tensor = tensor if tensor.dim() == 2 else tensor[None]
         channels, length = tensor.shape
         if channels <= _MAX_LINES:
             low, high = _envelope(as_real(tensor), context.max_side)
