@@ -35,7 +35,7 @@ def op_nodes(net: Net, *, kept: frozenset[int], hidden: frozenset[int], has_fold
         if op.role in ("op", "opaque") and not covered[op.op_id]:
             cards.append(CardNode(-1, op.op_id, op.op_id, ops=[op.op_id]))
     cards.sort(key=lambda card: card.order)
-    return _OpFolder(net, cards).fold(0, len(cards)) if has_folds else [*cards]
+    return _OpFolder(net, cards).fold(0, len(cards)) if has_folds else list[Node](cards)
 
 
 @dataclass(slots=True, frozen=True)

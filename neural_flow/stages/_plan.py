@@ -28,6 +28,7 @@ class Plan:
 def plan_from_figure(figure: Figure) -> Plan:
     """Return a plan in which every repeat is opened as the one that its fold shows."""
     plan = Plan(figure.tree, set(), crowded=tuple(figure.crowded), has_joins=figure.has_joins)
+    guides: dict[int, _Guide] = {}
     pending = [(0, 0)]
     while pending:
         call_id, guide = pending.pop()
@@ -35,7 +36,9 @@ def plan_from_figure(figure: Figure) -> Plan:
         if guide in figure.intervals:
             plan.intervals[call_id] = figure.intervals[guide]
             continue
-        for item, shown in _guided(figure, call_id, guide):
+        if guide not in guides:
+            guides[guide] = _Guide(figure, guide)
+        for item, shown in guides[guide].follow(call_id):
             if shown in figure.opened and figure.tree.elements(item.call_id):
                 pending.append((item.call_id, shown))
     return plan
@@ -60,29 +63,39 @@ def twins(elements: list[Element]) -> dict[int, Item]:
     return found
 
 
-def _guided(figure: Figure, call_id: int, guide: int) -> list[tuple[Item, int]]:
-    """Return the call items of a call, each with the call that stands for it in the figure."""
-    tree = figure.tree
-    shown = twins(tree.elements(guide))
-    items = [item for item in tree.scope(call_id).items if item.is_call]
-    if call_id == guide:
-        return [(item, shown[item.index].call_id) for item in items]
-    prefix, guide_prefix = tree.net.calls[call_id].path, tree.net.calls[guide].path
-    by_path: dict[str, int] = {}
-    by_key: dict[int, int] = {}
-    for item in tree.scope(guide).items:
-        if item.is_call:
-            target = shown[item.index].call_id
-            by_path.setdefault(_relative(item.path, guide_prefix), target)
-            if item.key not in by_key or target in figure.opened:
-                by_key[item.key] = target
-    pairs: list[tuple[Item, int]] = []
-    for item in items:
-        target = by_path.get(_relative(item.path, prefix), -1)
-        if target < 0 or tree.net.key[target] != item.key:
-            target = by_key.get(item.key, target)
-        pairs.append((item, target))
-    return pairs
+class _Guide:
+    """Tell, for calls that one call of the figure stands for, what stands for their children."""
+
+    def __init__(self, figure: Figure, call_id: int) -> None:
+        self._tree = figure.tree
+        self._call_id = call_id
+        self._shown = twins(figure.tree.elements(call_id))
+        self._by_path: dict[str, int] = {}
+        self._by_key: dict[int, int] = {}
+        prefix = figure.tree.net.calls[call_id].path
+        for item in figure.tree.scope(call_id).items:
+            if item.is_call:
+                target = self._shown[item.index].call_id
+                self._by_path.setdefault(_relative(item.path, prefix), target)
+                if item.key not in self._by_key or target in figure.opened:
+                    self._by_key[item.key] = target
+
+    def follow(self, call_id: int) -> list[tuple[Item, int]]:
+        """Return the call items of a call, each with the call that stands for it in the figure.
+
+        The same place in the module counts first; where repeats differ (a projection in the first block), the key.
+        """
+        items = [item for item in self._tree.scope(call_id).items if item.is_call]
+        if call_id == self._call_id:
+            return [(item, self._shown[item.index].call_id) for item in items]
+        key, prefix = self._tree.net.key, self._tree.net.calls[call_id].path
+        pairs: list[tuple[Item, int]] = []
+        for item in items:
+            target = self._by_path.get(_relative(item.path, prefix), -1)
+            if target < 0 or key[target] != item.key:
+                target = self._by_key.get(item.key, target)
+            pairs.append((item, target))
+        return pairs
 
 
 def _relative(path: str, prefix: str) -> str:

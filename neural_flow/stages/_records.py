@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 
 from neural_flow.records import EdgeMark, Fold, ModuleCall, ProbeEmit, Stage, StageGroup, TensorMeta
@@ -30,6 +29,7 @@ class RecordMaker:
         self._nodes = nodes
         self._outer = outer
         self._cards = sorted(cards_of(nodes), key=lambda card: card.order)
+        self._numel = [param.numel for param in self._trace.params]
         self._probes: dict[int, int] = {}
         self._labels: dict[int, str] = {}
         self._fold_labels: dict[int, str] = {}
@@ -84,38 +84,34 @@ class RecordMaker:
 
     def _card_stage(self, card: CardNode, number: int, counted: set[int]) -> Stage:
         params = self._params_of(card)
-        shared = params & counted
-        counted |= params
-        infos = self._trace.params
-        joined = card.calls if card.call_id < 0 else card.calls[1:]
-        stage = Stage(
+        numel = sum(self._numel[p] for p in params)
+        new = params - counted
+        counted |= new
+        is_op = card.call_id < 0
+        calls = self._trace.calls
+        owner = self._trace.ops[card.op_id].call_id if is_op else card.call_id
+        call = calls[owner] if owner is not None else None
+        joined = card.calls if is_op else card.calls[1:]
+        op = self._trace.ops[card.op_id] if is_op else None
+        last = calls[card.calls[-1]] if card.calls else None
+        return Stage(
             stage_id=number,
-            kind="module",
-            name="",
+            kind="op" if is_op else "module",
+            name=op.target.removeprefix("torch.") if op is not None else call_name(calls[card.call_id]),
             label=self._labels[id(card)],
+            class_name=self._net.signals.name(card.op_id) if is_op else calls[card.call_id].class_name,
+            path=call.path if call is not None else "",
+            call_id=owner,
+            call_index=call.call_index if call is not None else 0,
+            op_id=card.op_id if is_op else None,
             joined=tuple(joined),
-            joined_names=tuple(call_name(self._trace.calls[call_id]) for call_id in joined),
-            num_params=sum(infos[p].numel for p in params),
-            num_shared_params=sum(infos[p].numel for p in shared),
-            param_nbytes=sum(infos[p].nbytes for p in params),
+            joined_names=tuple(call_name(calls[call_id]) for call_id in joined),
+            inputs=self._op_inputs(card.op_id) if is_op else calls[card.call_id].inputs,
+            outputs=last.outputs if last is not None else op.outputs if op is not None else (),
+            num_params=numel,
+            num_shared_params=numel - sum(self._numel[p] for p in new),
+            param_nbytes=sum(self._trace.params[p].nbytes for p in params),
         )
-        if card.call_id < 0:
-            return self._as_op(stage, card)
-        call = self._trace.calls[card.call_id]
-        return replace(
-            stage, name=call_name(call), class_name=call.class_name, path=call.path, call_id=card.call_id,
-            call_index=call.call_index, inputs=call.inputs, outputs=self._trace.calls[card.calls[-1]].outputs,
-        )  # fmt: skip
-
-    def _as_op(self, stage: Stage, card: CardNode) -> Stage:
-        op = self._trace.ops[card.op_id]
-        owner = self._trace.calls[op.call_id] if op.call_id is not None else None
-        return replace(
-            stage, kind="op", name=op.target.removeprefix("torch."), class_name=self._net.signals.name(card.op_id),
-            path=owner.path if owner else "", call_id=op.call_id, call_index=owner.call_index if owner else 0,
-            op_id=card.op_id, inputs=self._op_inputs(card.op_id),
-            outputs=self._trace.calls[card.calls[-1]].outputs if card.calls else op.outputs,
-        )  # fmt: skip
 
     def _op_inputs(self, op_id: int) -> tuple[TensorMeta, ...]:
         return tuple(self._trace.ops[parent].outputs[k] for parent, k in self._trace.ops[op_id].parents)

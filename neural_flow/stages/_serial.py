@@ -42,7 +42,10 @@ class SerialFolder:
     def fold(self, elements: list[Element]) -> list[Element]:
         """Return the elements with all serial repeats folded, largest saving first, until none is left."""
         while len(elements) > 1:
-            run = _Run(self._scope, elements, [self._signature(element) for element in elements])
+            signatures = [self._signature(element) for element in elements]
+            if len(set(signatures)) == len(signatures):
+                break
+            run = _Run(self._scope, elements, signatures)
             chosen = _choose(run.candidates())
             if not chosen:
                 break

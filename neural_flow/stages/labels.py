@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 MUTE_WORDS = frozenset({
-    "model", "models", "net", "network", "module", "modules", "submodule", "submodules", "layer", "layers", "block",
-    "blocks", "main", "seq", "stack", "list",
+    "model", "net", "network", "module", "modules", "submodule", "submodules", "layer", "layers", "block", "main",
 })  # fmt: skip
 
 
