@@ -91,10 +91,10 @@ def _structure_size(stage: Stage, look: Look) -> FaceSize:
     theme = look.theme
     if len(shape) in (3, 4):
         width, height = map_side(shape[-2], shape[-1], look.input_side)
-        if stage.kind == "input":
+        if stage.kind in ("input", "output"):
             # As a captured picture has it, so that a figure with and without activations is laid out alike.
             width, height = (side * theme.picture_side / theme.map_side for side in (width, height))
-        depth = theme.plane_offset * (num_planes(shape[0], theme.max_planes) - 1)
+        depth = theme.plane_offset * (_num_planes(stage, shape, look) - 1)
         return FaceSize(width + depth, height + depth, width, height)
     if len(shape) == 2:
         width, height = _side_of(shape[1], 20.0, 60.0), _side_of(shape[0], 14.0, 44.0)
@@ -103,6 +103,11 @@ def _structure_size(stage: Stage, look: Look) -> FaceSize:
         width = _side_of(shape[0], 24.0, 64.0)
         return FaceSize(width, 10.0, width, 10.0)
     return FaceSize(24.0, 10.0, 24.0, 10.0)
+
+
+def _num_planes(stage: Stage, shape: tuple[int, ...], look: Look) -> int:
+    is_picture = stage.kind == "input" and shape[0] <= 3
+    return 1 if is_picture else num_planes(shape[0], look.theme.max_planes)
 
 
 def _side_of(count: int, low: float, high: float) -> float:
@@ -123,7 +128,7 @@ def _structure_marks(stage: Stage, box: Box, look: Look) -> tuple[Mark, ...]:
     # Planes behind are darker than the front one, so that the stack reads as depth without any outline.
     back = mix(theme.families[family(stage)], theme.paper, min(1.0, theme.tint_fraction * 1.7))
     if len(shape) in (3, 4):
-        count = num_planes(shape[0], theme.max_planes)
+        count = _num_planes(stage, shape, look)
         planes = [Plane(fill=front), *(Plane(fill=back) for _ in range(count - 1))]
         return stack_marks(box, planes, look.style)
     rules = _rules(shape, box)

@@ -174,7 +174,7 @@ def label_lines(node: DiagramNode, look: Look) -> tuple[str, ...]:
         lines.append(value_text(value, unit_of(look)))
     stats = look.capture.stats.get(stage.stage_id)
     if look.options.has_stats and stats is not None and stats.mean is not None and stats.std is not None:
-        lines.append(f"{stats.mean:.2g} ± {stats.std:.2g}")
+        lines.append(f"{stats.mean:.2g} ± {stats.std:.2g}".replace("-", "−"))
     return tuple(lines)
 
 

@@ -43,11 +43,15 @@ def sample_shape(meta: TensorMeta, batch: int | None) -> tuple[int, ...]:
 
 
 def main_tensor(stage: Stage) -> TensorMeta | None:
-    """Return the output that a card speaks of: the largest floating one, else the first."""
-    floating = [meta for meta in stage.outputs if is_floating(meta)]
+    """Return the output that a card speaks of: the largest floating one, else the first.
+
+    A model output without outputs of its own speaks of what it receives.
+    """
+    metas = stage.outputs or (stage.inputs if stage.kind == "output" else ())
+    floating = [meta for meta in metas if is_floating(meta)]
     if floating:
         return max(floating, key=lambda meta: meta.numel)
-    return stage.outputs[0] if stage.outputs else None
+    return metas[0] if metas else None
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

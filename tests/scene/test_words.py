@@ -106,12 +106,24 @@ def test_the_batch_leaves_a_shape_where_it_divides():
     assert sample_shape(meta(2, 3), None) == (2, 3)
 
 
+def test_a_batch_of_one_divides_everything_and_so_is_looked_for():
+    assert sample_shape(meta(1, 3, 8, 8), 1) == (3, 8, 8)
+    assert sample_shape(meta(10, 192), 1) == (10, 192)  # positions
+    assert sample_shape(meta(10, 1, 192), 1) == (10, 192)  # sequence first
+    assert sample_shape(meta(64, 49, 96), 1) == (49, 96)  # windows of one image
+    assert sample_shape(meta(1, 10), 1) == (10,)
+    assert sample_shape(meta(5), 1) == (5,)
+
+
 def test_the_main_tensor_is_the_largest_floating_one():
     stage = Stage(stage_id=0, kind="module", name="a", label="a")
     several = replace(stage, outputs=(meta(9, 9, dtype="int64"), meta(2), meta(3)))
     assert main_tensor(several) == meta(3)
     assert main_tensor(replace(stage, outputs=(meta(9, dtype="int64"),))) == meta(9, dtype="int64")
     assert main_tensor(stage) is None
+    received = replace(stage, inputs=(meta(4),))
+    assert main_tensor(received) is None
+    assert main_tensor(replace(received, kind="output")) == meta(4)
 
 
 def test_resolution_is_of_maps_alone():
