@@ -16,7 +16,7 @@ from neural_flow.errors import ExportError, ForwardError, ModelLoadError, Neural
 from neural_flow.export._base import EXPORTERS
 from neural_flow.models.arguments import parse_arguments
 from neural_flow.models.conventions import class_names, loss_function, token_words
-from neural_flow.models.inputs import SampleInputs, make_inputs
+from neural_flow.models.inputs import SampleInputs, make_inputs, retry_command
 from neural_flow.models.target import LoadedModel, load_target
 
 STDOUT = "-"
@@ -133,8 +133,15 @@ def _draw(params: Mapping[str, Any], tell: Callable[[str], None]) -> pipeline.Dr
     if not params["quiet"]:
         for note in (*loaded.notes, *inputs.notes):
             say("note", note)
-    with loaded.scope:
-        return pipeline.render(loaded.model, inputs.args, inputs.kwargs, **options, **_about(loaded, inputs, params))
+    try:
+        with loaded.scope:
+            return pipeline.render(
+                loaded.model, inputs.args, inputs.kwargs, **options, **_about(loaded, inputs, params)
+            )
+    except ForwardError as error:
+        if params["inputs"] and (command := retry_command(loaded, params["inputs"], _command_of(params))):
+            error.hint = f"inputs were {', '.join(error.input_shapes)}; this works: {command}"
+        raise
 
 
 def _options(params: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, Any]:

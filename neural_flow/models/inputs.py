@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,15 +19,17 @@ from neural_flow.models.image_file import SUFFIXES as IMAGE_SUFFIXES
 from neural_flow.models.image_file import read_image
 from neural_flow.models.input_text import InputText, Normalisation, parse_input
 from neural_flow.models.stored import pick_key, read_stored
-from neural_flow.models.suggest import required_parameters, suggest_inputs
+from neural_flow.models.suggest import required_parameters, suggest_inputs, suggest_nearby
 from neural_flow.models.target import LoadedModel, load_function
-from neural_flow.models.trial import embeddings_reached
+from neural_flow.models.trial import embeddings_reached, runs_with
 from neural_flow.models.values import draw_values
 from neural_flow.nested import map_tensors
 
 CONVENTIONAL_NAMES = ("neural_flow_inputs", "sample_inputs", "example_inputs")
 FUNCTION_NAMES = ("neural_flow_inputs", "make_inputs", "sample_inputs", "example_inputs")
 MODULE_ATTRIBUTES = ("example_input_array", "dummy_inputs")
+_MAX_SHOWN = 6
+SHARED_ATTRIBUTE = "dummy_inputs"  # one for all models of a library, whatever their forward takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +132,7 @@ def _from_conventions(loaded: LoadedModel) -> SampleInputs | None:
             continue
         if value is not None:
             inputs = interpret(value, name)
-            if not _misfit(loaded, inputs):  # libraries define it for all their models, whatever forward takes
+            if name != SHARED_ATTRIBUTE or runs_with(loaded.model, inputs.args, inputs.kwargs):
                 return replace(inputs, notes=(f"inputs: the model's {name}",))
     return None
 
@@ -270,21 +273,36 @@ def _missing_inputs(loaded: LoadedModel, problem: str, command: str) -> SampleIn
     if near:
         hint = f"did you mean -i {near[0]}=...?"
     elif options := suggest_inputs(loaded.model):
-        hint = f"this works: {command}{''.join(f' -i {_quoted(option)}' for option in options)}"
+        hint = f"this works: {with_inputs(command, options)}"
     else:
         hint = f"write a function that returns them: {command} --inputs inputs.py:make_inputs"
     return SampleInputError(f"{type(loaded.model).__name__} needs inputs\n{cause}", hint=hint)
 
 
+def retry_command(loaded: LoadedModel, texts: Sequence[str], command: str) -> str:
+    """Return a command that works where forward raised with ``texts``: other sizes, else other shapes; empty if none.
+
+    Args:
+        loaded: the model; run some times, left as it was.
+        texts: the ``-i`` options that were given.
+        command: what was typed, without them.
+    """
+    with loaded.scope:
+        options = suggest_nearby(loaded.model, [parse_input(text) for text in texts])
+    return with_inputs(command, options) if options else ""
+
+
+def with_inputs(command: str, texts: Sequence[str]) -> str:
+    """Return ``command`` with ``-i`` options, quoted as a shell needs it."""
+    return " ".join([command, *(f"-i {shlex.quote(text)}" for text in texts)])
+
+
 def signature_text(loaded: LoadedModel) -> str:
-    """Return ``forward(x, mask=None)``, without annotations."""
+    """Return ``forward(x, mask=None)``, without annotations; of many parameters the first ones."""
     signature = inspect.signature(loaded.model.forward)
     plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
-    return f"forward{signature.replace(parameters=plain, return_annotation=inspect.Signature.empty)}"
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'" if set(text) & set("[]()*?~ <>;&|") else text
+    shown = signature.replace(parameters=plain[:_MAX_SHOWN], return_annotation=inspect.Signature.empty)
+    return f"forward{shown}" if len(plain) <= _MAX_SHOWN else f"forward{str(shown)[:-1]}, …)"
 
 
 def _moved(inputs: SampleInputs, device: str) -> SampleInputs:

@@ -8,24 +8,21 @@ import math
 import re
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import fx, nn
 
-from neural_flow.models.input_text import parse_input
+from neural_flow.models.input_text import InputText, parse_input
+from neural_flow.models.layer_shapes import shapes_of
 from neural_flow.models.trial import runs_with
 from neural_flow.models.values import draw_values
 
 _SECONDS = 20.0
 _MAX_TRIALS = 120
-_MAX_READERS = 6
-_PICTURE_SIZES = (224, 64, 32, 28, 256, 128, 96, 299, 48, 16, 512, 384, 8, 4)
-_GREY_SIZES = (128, 28, 32, 64, 224, 256, 96, 48, 16, 512, 8, 4)
-_VOLUME_SIZES = (32, 64, 16, 96, 8, 4)
-_SIGNAL_LENGTHS = (1024, 16000, 256, 128, 64, 32, 16, 8, 4)
-_SEQUENCE_LENGTHS = (16, 8, 4, 32, 64, 128, 2, 1)
+_MAX_READERS = 10
+_MAX_CHOICES = 8
 _NAME_HINTS = (
     (re.compile(r"mask|pad", re.I), ("1,16:bool", "16,16:bool", "1,16")),
     (re.compile(r"len", re.I), ("1:int64[16,17)",)),
@@ -33,6 +30,11 @@ _NAME_HINTS = (
     (re.compile(r"edge_index", re.I), ("2,32:int64[0,16)",)),
     (re.compile(r"adj", re.I), ("16,16", "1,16,16")),
     (re.compile(r"label|class|target", re.I), ("1:int64[0,10)",)),
+)
+_LAYER_HINTS: tuple[tuple[re.Pattern[str], tuple[type[nn.Module], ...]], ...] = (
+    (re.compile(r"pixel|image|img|frame|photo", re.I), (nn.Conv2d, nn.Conv3d)),
+    (re.compile(r"ids|token|word|text", re.I), (nn.Embedding,)),
+    (re.compile(r"feature|audio|wave|mel", re.I), (nn.Conv1d,)),
 )
 _ANYTHING = (
     "1,3,224,224", "1,16", "1", "1,1,128,128", "1,3,32,32", "1,16,64", "1,1,28,28", "1,16:int64", "4,4", "1,3", "1,1",
@@ -46,30 +48,68 @@ def suggest_inputs(model: nn.Module) -> list[str]:
     Args:
         model: run some times, each in eval mode without gradients; left as it was.
     """
-    parameters = required_parameters(model)
     deadline = time.monotonic() + _SECONDS
-    tries = _for_one(model, parameters) if len(parameters) == 1 else _for_many(model, parameters)
-    for texts in itertools.islice(tries, _MAX_TRIALS):
-        if _works(model, texts):
-            return texts
-        if time.monotonic() > deadline:
-            break
-    if len(parameters) == 1 and (text := _solve_size(model, parameters[0])):
-        return [text]
+    for parameters in _parameter_sets(model):
+        tries = _for_one(model, parameters[0]) if len(parameters) == 1 else _for_many(model, parameters)
+        for texts in itertools.islice(tries, _MAX_TRIALS):
+            if _works(model, texts):
+                return texts
+            if time.monotonic() > deadline:
+                return []
+        if len(parameters) == 1 and (text := _solve_size(model, parameters[0])):
+            return [text]
     return []
 
 
-def required_parameters(model: nn.Module) -> list[inspect.Parameter]:
-    """Return what forward cannot do without; where all of it is optional, its first parameter."""
+def suggest_nearby(model: nn.Module, specs: Sequence[InputText]) -> list[str]:
+    """Return ``specs`` as texts with their spatial sizes rounded up so that forward runs; else what runs at all.
+
+    Args:
+        model: run some times, each in eval mode without gradients; left as it was.
+        specs: what was given and failed.
+    """
+    for multiple in (8, 16, 32, 64):
+        texts = [_rounded(spec, multiple) for spec in specs]
+        if texts != [spec.text for spec in specs] and _works(model, texts):
+            return texts
+    return suggest_inputs(model)
+
+
+def _rounded(spec: InputText, multiple: int) -> str:
+    if spec.shape is None or len(spec.shape) < 4 or spec.file:
+        return spec.text
+    sizes = [*spec.shape[:2], *(max(multiple, -(-size // multiple) * multiple) for size in spec.shape[2:])]
+    name = f"{spec.name}=" if spec.name else ""
+    head = spec.text.removeprefix(name)
+    rest = head[re.match(r"[^:\[]*", head).end() :]  # pyright: ignore[reportOptionalMemberAccess] - it matches nothing too
+    return f"{name}{','.join(str(size) for size in sizes)}{rest}"
+
+
+def _parameter_sets(model: nn.Module) -> Iterator[list[inspect.Parameter]]:
+    """Yield sets of parameters that may be enough: the required ones, then these and one of the optional ones."""
+    required = required_parameters(model)
+    yield required
+    optional = [parameter for parameter in _parameters(model) if parameter.name not in {p.name for p in required}]
+    for other in optional[:_MAX_CHOICES]:
+        yield [*required, other]
+
+
+def _parameters(model: nn.Module) -> list[inspect.Parameter]:
     try:
-        parameters = list(inspect.signature(model.forward).parameters.values())
+        parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):
-        parameters = []
-    plain = [p for p in parameters if p.kind is not inspect.Parameter.VAR_KEYWORD]
+        return []
+    return [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+
+
+def required_parameters(model: nn.Module) -> list[inspect.Parameter]:
+    """Return what forward cannot do without; where all of it is optional, the one that the model calls its main one."""
+    plain = _parameters(model)
     required = [
         p for p in plain if p.default is inspect.Parameter.empty and p.kind is not inspect.Parameter.VAR_POSITIONAL
     ]
-    return required or plain[:1] or [inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)]
+    main = [p for p in plain if p.name == getattr(model, "main_input_name", None)]
+    return required or main or plain[:1] or [inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)]
 
 
 def _works(model: nn.Module, texts: Iterable[str]) -> bool:
@@ -82,13 +122,11 @@ def _works(model: nn.Module, texts: Iterable[str]) -> bool:
     return runs_with(model, args, kwargs)
 
 
-def _for_one(model: nn.Module, parameters: list[inspect.Parameter]) -> Iterator[list[str]]:
-    name = _prefix(parameters[0], is_alone=True)
-    seen: set[str] = set()
-    for text in itertools.chain(*(shapes_of(reader) for reader in _readers(model)), _hinted(parameters[0]), _ANYTHING):
-        if text not in seen:
-            seen.add(text)
-            yield [name + text]
+def _for_one(model: nn.Module, parameter: inspect.Parameter) -> Iterator[list[str]]:
+    name = _prefix(parameter, is_alone=parameter.name in {"x", *(p.name for p in _parameters(model)[:1])})
+    readers = _likely_first(_readers(model), parameter)
+    texts = itertools.chain(*(shapes_of(reader) for reader in readers), _hinted(parameter), _ANYTHING)
+    yield from ([name + text] for text in dict.fromkeys(texts))
 
 
 def _for_many(model: nn.Module, parameters: list[inspect.Parameter]) -> Iterator[list[str]]:
@@ -101,10 +139,22 @@ def _for_many(model: nn.Module, parameters: list[inspect.Parameter]) -> Iterator
         if parameter.name in own:
             texts = shapes_of(own[parameter.name])[:4]
         else:
-            texts = [*_hinted(parameter), *(text for reader in readers for text in shapes_of(reader)[:2])]
-            texts = [*texts, "1", "1,16"][:8]
+            likely = _likely_first(readers, parameter)
+            hinted = [reader for reader in likely if _is_hinted(reader, parameter)]
+            texts = [text for reader in hinted[:1] for text in shapes_of(reader)]
+            texts += [*_hinted(parameter), *(text for reader in likely for text in shapes_of(reader)[:2]), "1", "1,16"]
+            texts = texts[: max(_MAX_CHOICES, len(shapes_of(hinted[0])) if hinted else 0)]
         choices.append([name + text for text in dict.fromkeys(texts)])
     yield from (list(texts) for texts in itertools.product(*choices))
+
+
+def _likely_first(readers: list[nn.Module], parameter: inspect.Parameter) -> list[nn.Module]:
+    """Return ``readers`` with those first that the parameter's name speaks of."""
+    return sorted(readers, key=lambda reader: not _is_hinted(reader, parameter))
+
+
+def _is_hinted(reader: nn.Module, parameter: inspect.Parameter) -> bool:
+    return any(pattern.search(parameter.name) and isinstance(reader, kinds) for pattern, kinds in _LAYER_HINTS)
 
 
 def _prefix(parameter: inspect.Parameter, *, is_alone: bool) -> str:
@@ -123,9 +173,9 @@ def _readers(model: nn.Module) -> list[nn.Module]:
     for module in model.modules():
         if texts := shapes_of(module):
             found.setdefault(texts[0], module)
-        if len(found) == _MAX_READERS:
-            break
-    return list(found.values())
+    first = list(found.values())
+    pictures = [module for module in first[_MAX_READERS:] if isinstance(module, nn.Conv2d)]
+    return first[:_MAX_READERS] + pictures[:1]  # a second tower may begin late
 
 
 def _traced_readers(model: nn.Module) -> dict[str, nn.Module]:
@@ -159,58 +209,6 @@ def _first_reader(start: fx.Node, modules: dict[str, nn.Module]) -> nn.Module | 
             if len(user.all_input_nodes) == 1:  # where it meets other values, a later reader tells nothing of its shape
                 queue.append(user)
     return None
-
-
-def shapes_of(module: nn.Module) -> list[str]:
-    """Return ``-i`` texts that ``module`` would take as its input, the likeliest first; empty if it says nothing."""
-    match module:
-        case nn.Conv1d() | nn.ConvTranspose1d() | nn.BatchNorm1d():
-            channels = module.num_features if isinstance(module, nn.BatchNorm1d) else module.in_channels
-            flat = [f"1,{channels}"] if isinstance(module, nn.BatchNorm1d) else []
-            return flat + [f"1,{channels},{length}" for length in _SIGNAL_LENGTHS]
-        case nn.Conv2d() | nn.ConvTranspose2d():
-            sizes = _GREY_SIZES if module.in_channels == 1 else _PICTURE_SIZES
-            return [f"1,{module.in_channels},{size},{size}" for size in sizes]
-        case nn.BatchNorm2d():
-            return [f"1,{module.num_features},{size},{size}" for size in _PICTURE_SIZES]
-        case nn.Conv3d() | nn.ConvTranspose3d():
-            return [f"1,{module.in_channels},{size},{size},{size}" for size in _VOLUME_SIZES]
-        case nn.Embedding() | nn.EmbeddingBag():
-            kind = f":int64[0,{module.num_embeddings})"
-            return [f"1,{length}{kind}" for length in _SEQUENCE_LENGTHS] + [f"16{kind}", f"1{kind}"]
-        case nn.RNNBase():
-            lengths = _SEQUENCE_LENGTHS[:3]
-            return [
-                f"1,{n},{module.input_size}" if module.batch_first else f"{n},1,{module.input_size}" for n in lengths
-            ]
-        case nn.RNNCellBase():
-            return [f"1,{module.input_size}"]
-        case nn.MultiheadAttention():
-            shape = "1,16" if module.batch_first else "16,1"
-            return [f"{shape},{module.embed_dim}"]
-        case nn.LayerNorm() | nn.RMSNorm():
-            shape = ",".join(str(size) for size in module.normalized_shape)
-            return [f"1,16,{shape}", f"1,{shape}", *_patches(math.prod(module.normalized_shape))]
-        case nn.Linear():
-            wide = [f"1,16,{module.in_features}", f"16,{module.in_features}", f"1,4,{module.in_features}"]
-            return [f"1,{module.in_features}", *wide, *_patches(module.in_features)]
-        case nn.Bilinear():
-            return [f"1,{module.in1_features}"]
-        case _:
-            return []
-
-
-def _patches(num_features: int) -> list[str]:
-    """Return pictures that cut into square patches of ``num_features`` values, or that flatten to as many."""
-    texts: list[str] = []
-    for channels in (3, 1):
-        side = math.isqrt(num_features // channels)
-        if num_features % channels == 0 and side * side * channels == num_features and side > 1:
-            texts += [
-                f"1,{channels},{size},{size}" for size in (224, 256, 32, 64, 28) if size % side == 0 and size > side
-            ]
-            texts += [f"1,{channels},{side},{side}"]
-    return texts
 
 
 def _solve_size(model: nn.Module, parameter: inspect.Parameter) -> str:

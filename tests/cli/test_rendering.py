@@ -99,6 +99,18 @@ def test_a_failing_forward_writes_the_partial_figure(run: Run, folder: Path) -> 
     assert graph["error"]["module"] == "2"
 
 
+def test_a_failing_forward_is_told_which_sizes_work(run: Run, folder: Path) -> None:
+    result = run("render", "broken.py", "-i", "1,5")
+    assert result.code == 4
+    assert "this works" not in result.lines["hint"]  # nothing does
+    result = run("render", "sample:unet", "-i", "1,1,30,30")
+    assert result.code == 4
+    matched = re.search(r"neural-flow (render .*)", result.lines["hint"])
+    assert matched
+    assert matched[1] == "render sample:unet -i 1,1,32,32"
+    assert run(*shlex.split(matched[1])).code == 0
+
+
 def test_files_that_cannot_be_written_do_not_stop_the_others(run: Run, folder: Path) -> None:
     result = run("render", "net.py", "-o", "absent/a.svg", "-o", "b.svg", "-o", "gone/c.png")
     assert result.code == 6

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from neural_flow.models.input_text import parse_input
-from neural_flow.models.suggest import shapes_of, suggest_inputs
+from neural_flow.models.layer_shapes import shapes_of
+from neural_flow.models.suggest import suggest_inputs, suggest_nearby
 from neural_flow.models.values import draw_values
 
 
@@ -183,3 +184,25 @@ def test_every_known_layer_takes_the_first_shape_it_is_said_to(layer: nn.Module)
     with torch.no_grad():
         layer.eval()(value)
     assert suggest_inputs(layer)[0].removeprefix("input=") in shapes_of(layer)
+
+
+class NeedsEven(Wired):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x, F.interpolate(F.max_pool2d(F.max_pool2d(x, 4), 4), scale_factor=16)], 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("1,1,30,30", "1,1,32,32"),
+        ("x=1,1,33,17:float64[0,1]", "x=1,1,48,32:float64[0,1]"),
+        ("1,1,32,31[0,1]", "1,1,32,32[0,1]"),
+    ],
+)
+def test_sizes_are_rounded_up_to_what_runs(given: str, expected: str) -> None:
+    assert suggest_nearby(NeedsEven(), [parse_input(given)]) == [expected]
+
+
+def test_other_channels_are_suggested_where_no_size_helps() -> None:
+    model, expected = NETS["grey pictures"]
+    assert suggest_nearby(model, [parse_input("1,3,32,32")]) == expected
