@@ -48,6 +48,7 @@ def _fold_once(sketch: Sketch, fold: Fold, members: Members) -> list[Key]:
     drawn = members.representative
     kept = members.keys[drawn]
     handed_on: dict[tuple[Key, Key], Flow] = {}  # (exit, entry) by what members read of earlier ones
+    from_odd: dict[Key, Flow] = {}  # entries that read what the representative does not have
     entering: list[tuple[Key, Key | None, Flow, int]] = []
     leaving: list[tuple[Key | None, Key, Flow]] = []
     for number, keys in enumerate(members.keys):
@@ -61,18 +62,25 @@ def _fold_once(sketch: Sketch, fold: Fold, members: Members) -> list[Key]:
                     ends = members.shown_by.get(source), members.shown_by.get(key)
                     if ends[0] is not None and ends[1] is not None:
                         handed_on.setdefault((ends[0], ends[1]), flow)
+                    elif ends[1] is not None:
+                        from_odd.setdefault(ends[1], flow)
             if number != drawn:
                 leaving += [
                     (members.shown_by.get(key), target, flow)
                     for target, flow in sketch.out[key].items()
                     if target not in members.number_of
                 ]
+    exit_key = _exit(sketch, handed_on, kept)
+    for entry, flow in from_odd.items():
+        handed_on.setdefault((exit_key, entry), flow)
+    several = [target for _, target, _ in leaving if target[0] == "join" and len(sketch.into[target]) > 1]
     _drop_members(sketch, members, drawn)
     _add_entering(sketch, entering, handed_on, kept)
-    exit_key = _exit(sketch, handed_on, kept)
     for shown, target, flow in leaving:
         source = shown if shown is not None else exit_key
         sketch.link(source, target, replace(flow, source=source))
+    for key in several:
+        sketch.items[key].was_many = True
     if fold.kind == "loop" and handed_on:
         entry = min((entry for _, entry in handed_on), key=lambda key: sketch.items[key].time)
         sketch.returns[exit_key, entry] = None

@@ -17,7 +17,7 @@ def find_frames(sketch: Sketch, places: Mapping[Key, int], groups: Sequence[Stag
     drafts: list[tuple[frozenset[Key], Frame]] = []
     for fold, members in sketch.opened:
         keys = frozenset(key for key in members if key in sketch.items)
-        if sum(key[0] == "stage" for key in keys) > 1:
+        if len(_cards(keys)) > 1:
             badge = f"×{fold.count}"
             drafts.append((keys, Frame(frame_id=0, kind="fold", title=fold.label, badge=badge)))
     labels = {group.module: group.label for group in groups}
@@ -44,7 +44,13 @@ def _parent(drafts: Sequence[tuple[frozenset[Key], Frame]], index: int) -> int |
 
 
 def _is_apart(keys: frozenset[Key], other: frozenset[Key]) -> bool:
-    return keys != other and (keys.isdisjoint(other) or keys < other or other < keys)
+    """Return whether two frames are nested or apart, and do not frame the same cards."""
+    is_same = _cards(keys) == _cards(other)
+    return not is_same and (keys.isdisjoint(other) or keys < other or other < keys)
+
+
+def _cards(keys: frozenset[Key]) -> frozenset[Key]:
+    return frozenset(key for key in keys if key[0] == "stage")
 
 
 def _group_paths(sketch: Sketch) -> dict[str, frozenset[Key]]:

@@ -54,10 +54,10 @@ class _Side:
 
 def place_joins(sketch: Sketch, fold: Fold, members: Numbering) -> None:
     """Add the joins that repeat with the members to ``members``."""
-    joins = sketch.keys_by_time("join")
+    joins = [key for key in sketch.keys_by_time("join") if sketch.into[key]]
     homes = {key: home for key in joins if (home := _home(sketch.items[key].path, members.homes)) is not None}
     tail, head = _tails(sketch, joins, members, homes), _heads(sketch, joins, members, homes)
-    chosen = _choose(fold, joins, homes, tail, head, _after_members(sketch, joins, members))
+    chosen = _choose(sketch, fold, joins, homes, tail, head, members)
     drawn = fold.representative
     by_place: dict[tuple[Signature, int], Key] = {}
     seen: Counter[tuple[int, Signature]] = Counter()
@@ -126,7 +126,7 @@ def _add(
     own: set[Key] = set()
     for end in ends:
         if end[0] == "join":
-            own |= side.stages[end] if side.number.get(end) == number else frozenset()
+            own |= side.stages[end] if side.number.get(end) == number and end in side.stages else frozenset()
         elif members.number_of.get(end) == number and end in members.shown_by:
             own.add(members.shown_by[end])
     item = sketch.items[key]
@@ -144,24 +144,46 @@ def _after_members(sketch: Sketch, joins: Sequence[Key], members: Numbering) -> 
 
 
 def _choose(
-    fold: Fold, joins: Sequence[Key], homes: Mapping[Key, int], tail: _Side, head: _Side, after: set[Key]
+    sketch: Sketch,
+    fold: Fold,
+    joins: Sequence[Key],
+    homes: Mapping[Key, int],
+    tail: _Side,
+    head: _Side,
+    members: Numbering,
 ) -> dict[Key, _Side]:
     """Return the side by which each join that repeats is placed, in call order."""
-    needed = max(2, (len(fold.members) + 1) // 2)
+    after = _after_members(sketch, joins, members)
     chosen = dict.fromkeys(homes, tail)
     taken: dict[Signature, str] = {}
     for key in joins:
         if key not in homes and key in after and key in head.number and key in tail.number:
-            side = tail if tail.commonness(key) >= head.commonness(key) else head
+            surplus = tail.commonness(key) - head.commonness(key)
+            side = tail if surplus > 0 or (not surplus and _is_residual(sketch, key, tail, members)) else head
             chosen[key] = side
             taken[tail.signatures[key]] = taken[head.signatures[key]] = side.name
+    needed = max(2, (len(fold.members) + 1) // 2)
     for key in joins:
-        if key in chosen:
-            continue
         side = tail if key in after else head
-        if side is tail and fold.kind == "parallel":
+        if key in chosen or key not in side.number or (side is tail and fold.kind == "parallel"):
             continue
         is_common = side.commonness(key) >= needed or (fold.kind == "interval" and side is tail)
-        if key in side.number and is_common and taken.get(side.signatures[key], side.name) == side.name:
+        if is_common and taken.get(side.signatures[key], side.name) == side.name:
             chosen[key] = side
     return {key: chosen[key] for key in joins if key in chosen}
+
+
+def _is_residual(sketch: Sketch, key: Key, tail: _Side, members: Numbering) -> bool:
+    """Return whether a join adds to a member's result something that this member reads as well."""
+
+    def number_of(end: Key) -> int | None:
+        return tail.number.get(end) if end[0] == "join" else members.number_of.get(end)
+
+    number = tail.number[key]
+    return any(
+        number_of(target) == number
+        for source in sketch.into[key]
+        if number_of(source) != number
+        for target in sketch.out[source]
+        if target != key
+    )
