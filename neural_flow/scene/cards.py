@@ -69,15 +69,15 @@ def _num_plates(node: DiagramNode, look: Look) -> int:
     return 1 if is_marked or is_coloured else 0
 
 
-def fitted_lines(node: DiagramNode, look: Look) -> list[Line]:
+def fitted_lines(node: DiagramNode, look: Look, size: CardSize) -> list[Line]:
     """Return the lines of a card's label with size and weight, shortened to the width that a label may take."""
     theme = look.theme
-    room = max(_MIN_LABEL_WIDTH, card_size(node, look).width)
+    room = max(_MIN_LABEL_WIDTH, size.width)
     lines: list[Line] = []
     for index, text in enumerate(label_lines(node, look)):
-        size = theme.shape_size if index else theme.name_size
+        font_size = theme.shape_size if index else theme.name_size
         weight: Literal["regular", "bold"] = "regular" if index else "bold"
-        lines.append((look.fitted(text, size, weight, room), size, weight))
+        lines.append((look.fitted(text, font_size, weight, room), font_size, weight))
     return lines
 
 
@@ -92,7 +92,7 @@ def card_marks(node: DiagramNode, place: Placement, look: Look, cost_color: str 
     marks: list[Mark] = [*_plate_marks(node, body, size, look, cost_color), *face_marks(stage, face, look)]
     if node.has_residual:
         marks += _residual_marks(body.x + 1.2, body.y + body.height - size.front_height + 1.2, look)
-    marks += _label_marks(node, place, look)
+    marks += _label_marks(node, place, look, size)
     return tuple(replace(mark, group=f"stage-{stage.stage_id}") for mark in marks)
 
 
@@ -163,7 +163,7 @@ def _residual_marks(x: float, y: float, look: Look) -> list[Mark]:
     ]
 
 
-def _label_marks(node: DiagramNode, place: Placement, look: Look) -> list[Mark]:
+def _label_marks(node: DiagramNode, place: Placement, look: Look, size: CardSize) -> list[Mark]:
     if place.label is None:
         return []
     theme = look.theme
@@ -173,9 +173,9 @@ def _label_marks(node: DiagramNode, place: Placement, look: Look) -> list[Mark]:
             x=place.label.x,
             y=place.label.y + theme.label_first + theme.label_gap * index,
             text=text,
-            size=size,
+            size=font_size,
             weight=weight,
             color=colors[min(index, 1)],
         )
-        for index, (text, size, weight) in enumerate(fitted_lines(node, look))
+        for index, (text, font_size, weight) in enumerate(fitted_lines(node, look, size))
     ]

@@ -31,14 +31,14 @@ def _node_size(node: DiagramNode, look: Look) -> NodeSize:
         side = 2 * theme.ring_radius
         return NodeSize(width=side, height=side, front_width=side, front_height=side)
     size = card_size(node, look)
-    lines = fitted_lines(node, look)
+    lines = fitted_lines(node, look, size)
     stage = look.stage_of(node)
     return NodeSize(
         width=size.width,
         height=size.height,
         front_width=size.front_width,
         front_height=size.front_height,
-        label_width=max((look.width_of(text, size, weight) for text, size, weight in lines), default=0.0),
+        label_width=max((look.width_of(*line) for line in lines), default=0.0),
         label_height=theme.label_gap * len(lines) + theme.label_pad if lines else 0.0,
         resolution=0 if stage is None else resolution(look.shape_of(stage)),
     )

@@ -31,6 +31,7 @@ from neural_flow.records import Array
 from neural_flow.text_metrics import Weight, glyph_outline, glyph_places, text_runs, text_width
 
 _CODES = {"M": (1,), "L": (2,), "Q": (3, 3), "C": (4, 4, 4), "Z": (79,)}
+_RECT_CODES = np.array([1, 2, 2, 2, 79], np.uint8)
 _MAX_ENLARGED_PIXELS = 48e6
 _STATE: dict[Any, Any] = {
     "path.simplify": False,
@@ -154,7 +155,7 @@ class _Brush:
             if isinstance(mark, Path) and mark.dash:
                 gc.set_dashes(0, [length * self._zoom for length in mark.dash])
         face = None if mark.fill is None else _rgba(mark.fill)
-        self._renderer.draw_path(gc, outline(outline_of(mark)), self._to_device, face)
+        self._renderer.draw_path(gc, _shape_outline(mark), self._to_device, face)
         gc.restore()
 
     def _left(self, mark: Text) -> float:
@@ -201,6 +202,14 @@ def _resized(pixels: Array, width: int, height: int) -> Array:
     is_smaller = width < pixels.shape[1] or height < pixels.shape[0]
     how = PIL.Image.Resampling.BOX if is_smaller else PIL.Image.Resampling.NEAREST
     return np.asarray(PIL.Image.fromarray(np.ascontiguousarray(pixels)).resize((width, height), how))
+
+
+def _shape_outline(mark: Rect | Path) -> Outline:
+    if isinstance(mark, Path) or mark.radius > 0:
+        return outline(outline_of(mark))
+    right, bottom = mark.x + mark.width, mark.y + mark.height
+    corners = [(mark.x, mark.y), (right, mark.y), (right, bottom), (mark.x, bottom), (mark.x, mark.y)]
+    return Outline(np.array(corners), _RECT_CODES)
 
 
 def outline(commands: Iterable[tuple[Any, ...]]) -> Outline:
