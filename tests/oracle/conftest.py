@@ -172,9 +172,10 @@ def oracle_edges(
         else:
             return
         for key in ends:
-            if key == own or key not in seen.outputs:
+            if key == own or key not in seen.inputs:
                 continue
-            if differ(base.inputs[key], seen.inputs[key]) or differ(base.outputs[key], seen.outputs[key]):
+            came_out = [watched.outputs.get(key, []) for watched in (base, seen)]  # none where the call raised
+            if differ(base.inputs[key], seen.inputs[key]) or differ(*came_out):
                 edges.add((source, name_of(key)))
         for index, (old, new) in enumerate(zip(base.result, seen.result, strict=True)):
             if differ([old], [new]):
@@ -217,7 +218,7 @@ def compare_with_oracle() -> Callable[..., tuple[set[tuple[str, str]], set[tuple
                 last = stage.joined_names[-1] if stage.joined_names else name_of(key)
                 path, _, index = last.partition("#")
                 ends[key] = (path, int(index or 0))
-        traced = {(names[edge.source], names[edge.target]) for edge in topology.edges}
+        traced = {(names[edge.source], names[edge.target]) for edge in topology.edges if not edge.inferred}
         shown = oracle_edges(model, args, dict(kwargs or {}), ends)
         return shown - traced, traced - shown
 
