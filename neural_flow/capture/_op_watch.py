@@ -25,19 +25,22 @@ class OpWatch(TorchFunctionMode):
         stack: follows the calls of the model; entered by the caller.
         plan: what to look for.
         on_output: gets the stage and the tensors that the op returned.
+        on_start: gets the stage before the op runs.
     """
 
     def __init__(
         self,
         stack: ModuleCallStack,
         plan: Mapping[OpKey, Mapping[int, Stage]],
-        on_output: Callable[[Stage, Sequence[torch.Tensor]], None],
+        on_output: Callable[[Stage, Sequence[torch.Tensor]], object],
+        on_start: Callable[[Stage], object] | None = None,
     ) -> None:
         super().__init__()
         self.current: Stage | None = None
         self._stack = stack
         self._plan = plan
         self._on_output = on_output
+        self._on_start = on_start
         self._num_seen: dict[OpKey, int] = {}
 
     def __torch_function__(
@@ -54,6 +57,8 @@ class OpWatch(TorchFunctionMode):
         leaves = collect_tensors((*args, *kwargs.values()), [])
         versions = versions_of(leaves)
         self.current = stages.get(index)
+        if self.current is not None and self._on_start is not None:
+            self._on_start(self.current)
         try:
             result = func(*args, **kwargs)
         finally:

@@ -113,6 +113,14 @@ def _shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
     return tuple(tensor.shape)
 
 
+def written_params(model: nn.Module, trace: Trace | None) -> list[nn.Parameter]:
+    """Return the parameters that forward writes, as the metadata pass saw."""
+    names = (
+        {trace.params[param_id].names[0] for param_id in trace.written_param_ids} if trace is not None else set[str]()
+    )
+    return [param for name, param in model.named_parameters(remove_duplicate=False) if name in names] if names else []
+
+
 # -- where the batch is --------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from neural_flow.capture._attention_watch import attention_watch, has_attention_
 from neural_flow.capture._names import input_leaves, output_leaves
 from neural_flow.capture._op_watch import OpWatch
 from neural_flow.capture._pictures import Pictures
-from neural_flow.capture._plan import CallKey, Plan, choose_leaf, find_batch, make_plan
+from neural_flow.capture._plan import CallKey, Plan, choose_leaf, find_batch, make_plan, written_params
 from neural_flow.capture.session import Session
 from neural_flow.module_calls import CallFrame, ModuleCallStack, module_paths
 from neural_flow.nested import tensor_leaves
@@ -166,14 +166,6 @@ def capture_activations(
     ):
         model(*session.args, **session.kwargs)
     return found
-
-
-def written_params(model: nn.Module, trace: Trace | None) -> list[nn.Parameter]:
-    """Return the parameters that forward writes, as the metadata pass saw."""
-    names = (
-        {trace.params[param_id].names[0] for param_id in trace.written_param_ids} if trace is not None else set[str]()
-    )
-    return [param for name, param in model.named_parameters(remove_duplicate=False) if name in names] if names else []
 
 
 def _call_watcher(plan: Plan, pictures: Pictures) -> OnOutput:
