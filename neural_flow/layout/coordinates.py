@@ -11,9 +11,11 @@ from itertools import pairwise
 
 from neural_flow.layout._base import LANE_WIDTH, NODE_GAP, NODE_LANE_GAP, NodeShape
 from neural_flow.layout.grid import Grid
-from neural_flow.layout.settle import FRAME_GAP, FrameRooms, settle_frames
+from neural_flow.layout.settle import FRAME_GAP, FrameRooms, settle
 
-NUM_SWEEPS = 16
+NUM_SWEEP_PAIRS = 6
+NUM_BOTH_PAIRS = 2
+SETTLED = 0.5
 NUM_BLOCK_ROUNDS = 3
 LANE_WEIGHT = 8.0
 PRIMARY_WEIGHT = 4.0
@@ -37,7 +39,7 @@ class Field:
 
 
 def assign_coordinates(
-    grid: Grid, shapes: list[NodeShape], in_ports: dict[int, float], rooms: FrameRooms
+    grid: Grid, shapes: list[NodeShape], in_ports: dict[int, float], rooms: FrameRooms, *, is_calm: bool
 ) -> list[float]:
     """Return the place of every element across the flow.
 
@@ -46,20 +48,35 @@ def assign_coordinates(
         shapes: room of each node.
         in_ports: offset of each edge's end from the axis of its target.
         rooms: what frames need across the flow.
+        is_calm: whether straight lines are worth some width.
     """
     field = _make_field(grid, shapes, in_ports, rooms)
     _pack(field)
     wide = [layer for layer in range(grid.num_layers) if _is_movable(grid, layer)]
-    for sweep in range(NUM_SWEEPS):
-        is_both = sweep >= NUM_SWEEPS - 4
-        for layer in wide if sweep % 2 == 0 else reversed(wide):
-            _relax(field, layer, use_up=is_both or sweep % 2 == 0, use_down=is_both or sweep % 2 == 1)
+    for _ in range(NUM_SWEEP_PAIRS):
+        last = list(field.x)
+        for layer in wide:
+            _relax(field, layer, use_up=True, use_down=False)
+        for layer in reversed(wide):
+            _relax(field, layer, use_up=False, use_down=True)
+        if _is_settled(field.x, last):
+            break
+    for _ in range(NUM_BOTH_PAIRS):
+        last = list(field.x)
+        for layer in [*wide, *reversed(wide)]:
+            _relax(field, layer, use_up=True, use_down=True)
+        if _is_settled(field.x, last):
+            break
     chains = _find_chains(field)
     for _ in range(NUM_BLOCK_ROUNDS):
         for chain in chains:
             _straighten(field, chain)
-    settle_frames(grid, field.x, field.before, field.after, field.gaps, chains, rooms)
+    settle(grid, field.x, field.before, field.after, field.gaps, chains, rooms, is_calm=is_calm)
     return field.x
+
+
+def _is_settled(x: list[float], last: list[float]) -> bool:
+    return all(abs(a - b) < SETTLED for a, b in zip(x, last, strict=True))
 
 
 def _is_movable(grid: Grid, layer: int) -> bool:

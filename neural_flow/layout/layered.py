@@ -76,7 +76,7 @@ def make_draft(diagram: Diagram, sizes: Sizes, direction: Direction) -> Draft:
     shapes = [shape_of(node, sizes.nodes[node.node_id], direction) for node in graph.nodes]
     label_room = _make_label_room(grid, shapes, sizes, direction)
     in_ports = assign_in_ports(grid, shapes)
-    x = assign_coordinates(grid, shapes, in_ports, rooms)
+    x = assign_coordinates(grid, shapes, in_ports, rooms, is_calm=not is_curved)
     channels = make_channels(grid, x, in_ports)
     if not is_curved:
         assign_tracks(channels)

@@ -1,4 +1,4 @@
-"""Push elements away from the trunk until every frame is a rectangle that holds its own elements only.
+"""Push elements away from the trunk until chains are straight and frames are rectangles that hold their own only.
 
 Each half of the drawing is a set of least distances between elements and frame borders; the longest path from the
 trunk outwards solves it. The trunk never moves, and lines that were straight move as one piece.
@@ -13,6 +13,8 @@ from neural_flow.layout.grid import Grid
 
 FRAME_GAP = 8.0
 SAME_LINE = 0.01
+MAX_WIDENING = 1.3
+WIDENING = 30.0
 
 _Key = tuple[str, int]
 
@@ -33,11 +35,17 @@ class _Half:
     start: dict[_Key, float] = field(default_factory=dict[_Key, float])
     after: dict[_Key, list[tuple[_Key, float]]] = field(default_factory=dict[_Key, list[tuple[_Key, float]]])
     missing: dict[_Key, int] = field(default_factory=dict[_Key, int])
+    wishes: dict[_Key, list[float]] = field(default_factory=dict[_Key, list[float]])
 
     def add(self, key: _Key, start: float) -> None:
         if key not in self.start:
             self.start[key], self.after[key], self.missing[key] = start, [], 0
         self.start[key] = max(self.start[key], start)
+
+    def wish(self, key: _Key, place: float) -> None:
+        """Note where one member of a variable stood; it starts at the median of its members."""
+        self.add(key, float("-inf"))
+        self.wishes.setdefault(key, []).append(place)
 
     def keep(self, near: _Key, far: _Key, distance: float) -> None:
         if near != far:
@@ -47,6 +55,8 @@ class _Half:
     def solve(self) -> dict[_Key, float] | None:
         """Return the nearest places that keep all distances, or None where they contradict each other."""
         values, missing = dict(self.start), dict(self.missing)
+        for key, places in self.wishes.items():
+            values[key] = max(values[key], sorted(places)[len(places) // 2])
         ready = [key for key in values if not missing[key]]
         for key in ready:
             for other, distance in self.after[key]:
@@ -57,7 +67,7 @@ class _Half:
         return values if len(ready) == len(values) else None
 
 
-def settle_frames(
+def settle(
     grid: Grid,
     x: list[float],
     before: Sequence[float],
@@ -65,28 +75,50 @@ def settle_frames(
     gaps: Sequence[Sequence[float]],
     chains: Sequence[Sequence[int]],
     rooms: FrameRooms,
+    *,
+    is_calm: bool,
 ) -> None:
-    """Move elements in ``x`` so that no foreign element stands in the rectangle of a frame.
+    """Move elements in ``x`` so that chains are straight and no foreign element stands in the rectangle of a frame.
 
     Frames that cannot be rectangles (they hold parts of both halves but not the trunk between) are left out, and so
     are all frames of a half whose distances contradict each other: those end as brackets.
+
+    Args:
+        grid: ordered elements.
+        x: places across the flow, changed in place.
+        before: reach of each element towards lower places.
+        after: reach of each element towards higher places.
+        gaps: least distances between neighbours of each layer.
+        chains: runs of elements that want one line.
+        rooms: what frames need.
+        is_calm: whether every chain becomes straight, at the price of width; else only what is straight stays so.
     """
-    if not any(grid.frames):
+    has_frames = any(grid.frames)
+    if not has_frames and not is_calm:
         return
-    block = _blocks(x, chains)
+    straight = _straight_runs(x, chains)
+    skipped = _torn_frames(grid, x)
+    everything = set(range(len(rooms.low)))
+    attempts = [(straight, skipped), ({}, skipped), ({}, everything)] if has_frames else []
+    if is_calm:
+        attempts.insert(0, ({element: chain[0] for chain in chains for element in chain}, skipped))
     for side in (1, -1):
-        skipped = _torn_frames(grid, x)
-        for pieces, left_out in ((block, skipped), ({}, skipped), ({}, set(range(len(rooms.low))))):
-            half = _make_half(grid, x, before, after, gaps, rooms, side, pieces, left_out)
+        reach = max((side * place for place in x), default=0.0)
+        for block, left_out in attempts:
+            half = _make_half(grid, x, before, after, gaps, rooms, side, block, left_out)
             values = half.solve()
-            if values is not None:
-                for row in grid.rows:
-                    for element in _outwards(grid, x, row, side):
-                        x[element] = side * values["element", pieces.get(element, element)]
-                break
+            if values is None:
+                continue
+            is_whole = is_calm and block is attempts[0][0]
+            if is_whole and max(values.values(), default=0.0) > MAX_WIDENING * reach + WIDENING:
+                continue
+            for row in grid.rows:
+                for element in _outwards(grid, x, row, side):
+                    x[element] = side * values["element", block.get(element, element)]
+            break
 
 
-def _blocks(x: list[float], chains: Sequence[Sequence[int]]) -> dict[int, int]:
+def _straight_runs(x: list[float], chains: Sequence[Sequence[int]]) -> dict[int, int]:
     """Return the first element of the straight run that each element belongs to."""
     block: dict[int, int] = {}
     for chain in chains:
@@ -147,7 +179,7 @@ def _make_half(
         if previous is not None:
             half.add(("element", previous), 0.0)
         for element in outer:
-            half.add(("element", block.get(element, element)), side * x[element])
+            half.wish(("element", block.get(element, element)), side * x[element])
         at = pin + is_trunk - 1 if side > 0 else pin - 1
         for element in [*outer, None]:
             self_frames = [f for f in grid.frames[element] if f not in skipped] if element is not None else []
