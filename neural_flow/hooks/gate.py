@@ -201,6 +201,8 @@ def gated_leaves(output: Any) -> list[torch.Tensor]:
     """Return the tensors of ``output`` that a gate is for: those that require a gradient, while grad mode is on."""
     if not torch.is_grad_enabled():
         return []
+    if isinstance(output, torch.Tensor):
+        return [output] if output.requires_grad else []
     return [leaf for _, leaf in nested.tensor_leaves(output) if leaf.requires_grad]
 
 

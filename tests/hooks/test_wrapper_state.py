@@ -217,8 +217,8 @@ def test_meta_and_to_empty_work_at_every_depth():
         assert layer.weight.is_meta
         hooks = hooks_of(model[0])
         shapes = []
-        hooks.add_forward_hook(lambda x, y: shapes.append(y.shape) or y)  # noqa: B023
-        hooks.add_backward_hook(lambda g: shapes.append(g.shape) or g)  # noqa: B023
+        hooks.add_forward_hook(lambda x, y, shapes=shapes: shapes.append(y.shape) or y)
+        hooks.add_backward_hook(lambda g, shapes=shapes: shapes.append(g.shape) or g)
         model(torch.randn(1, 2, device="meta", requires_grad=True)).sum().backward()
         assert shapes == [(1, 2), (1, 2)]
 
