@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
+from itertools import accumulate, pairwise
 
-from neural_flow.stages._assemble import CardNode
+from neural_flow.stages._assemble import CardNode, FoldNode, Node, cards_of, drawn_cards
 from neural_flow.stages._figure import Figure
 from neural_flow.stages._net import Net
 from neural_flow.stages._plan import Plan
 from neural_flow.stages._tree import Tree
+from neural_flow.stages.intervals import cut_positions
+from neural_flow.stages.labels import short_label
 
 
 def open_where(tree: Tree, may_open: Callable[[int], bool]) -> Plan:
@@ -61,3 +65,46 @@ def nested_choice(net: Net, chosen: set[int]) -> tuple[set[int], list[int], froz
     """
     above = holders(net, frozenset(chosen))
     return chosen - above, sorted(chosen & above), above
+
+
+def cut_nodes(net: Net, nodes: list[Node], budget: int) -> list[Node]:
+    """Return the nodes of a figure as at most ``budget`` cards: runs of them become intervals."""
+    if len(drawn_cards(nodes)) <= budget:
+        return nodes
+    heads = [min(card.first_op for card in cards_of([node])) for node in nodes]
+    mass = [max(1, sum(_mass(net, card) for card in cards_of([node]))) for node in nodes]
+    live = _live_before(net, heads)
+    cuts = cut_positions(mass, live, [False] * len(live), budget)
+    runs = [nodes[start:end] for start, end in pairwise([0, *cuts, len(nodes)])]
+    merged: list[Node] = []
+    for run in runs:
+        if len(drawn_cards(run)) == 1:
+            merged.extend(run)
+        else:
+            cards = cards_of(run)
+            names = [_name(net, card) for card in (cards[0], cards[-1])]
+            ladder = [f"{names[0]} … {names[1]} ({len(cards)})"]
+            merged.append(FoldNode("interval", [list[Node](cards)], ladder=ladder))
+    return merged
+
+
+def _mass(net: Net, card: CardNode) -> int:
+    return len(card.ops) + sum(net.mass[call] for call in card.calls)
+
+
+def _name(net: Net, card: CardNode) -> str:
+    if card.call_id < 0:
+        return net.signals.name(card.op_id)
+    call = net.calls[card.call_id]
+    return short_label(call.path, call.class_name)
+
+
+def _live_before(net: Net, heads: list[int]) -> list[int]:
+    """Return, before each of some ascending op ids, how many values made before are read at or behind it."""
+    change = [0] * (len(heads) + 1)
+    for op_id, last in enumerate(net.signals.last_reader):
+        first, end = bisect_right(heads, op_id), bisect_right(heads, last)
+        if end > first:
+            change[first] += 1
+            change[end] -= 1
+    return list(accumulate(change))

@@ -35,7 +35,9 @@ def op_nodes(net: Net, *, kept: frozenset[int], hidden: frozenset[int], has_fold
         if op.role in ("op", "opaque") and not covered[op.op_id]:
             cards.append(CardNode(-1, op.op_id, op.op_id, ops=[op.op_id]))
     cards.sort(key=lambda card: card.order)
-    return _OpFolder(net, cards).fold(0, len(cards)) if has_folds else list[Node](cards)
+    if not has_folds:
+        return list[Node](cards)
+    return _OpFolder(net, cards).fold(0, len(cards))
 
 
 @dataclass(slots=True, frozen=True)
@@ -88,12 +90,8 @@ class _OpFolder:
                 nodes.extend(self._cards[first:last])
                 continue
             pending.append((best.end, last))
-            members = [
-                self.fold(at, at + best.period)
-                if best.period > 2 * MIN_PERIOD
-                else [*self._cards[at : at + best.period]]
-                for at in range(best.start, best.end, best.period)
-            ]
+            starts = range(best.start, best.end, best.period)
+            members: list[list[Node]] = [self.fold(at, at + best.period) for at in starts]
             nodes.extend(self.fold(first, best.start) if best.start > first else [])
             nodes.append(FoldNode("serial", members, ladder=self._ladder(best)))
         return nodes

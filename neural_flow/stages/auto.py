@@ -41,13 +41,17 @@ class AutoDetail:
         budget: the most cards.
         closed: calls that are never opened.
         opened: calls that are opened whatever it costs; the root is among them.
+        may_cut: whether more children than the budget may be cut into intervals.
     """
 
-    def __init__(self, tree: Tree, budget: int, *, closed: frozenset[int], opened: frozenset[int]) -> None:
+    def __init__(
+        self, tree: Tree, budget: int, *, closed: frozenset[int], opened: frozenset[int], may_cut: bool = True
+    ) -> None:
         self._tree = tree
         self._net = tree.net
         self._budget = budget
         self._closed = closed
+        self._may_cut = may_cut
         self._refused: set[tuple[int, ...]] = set()
         self._kept: set[int] = set()
         self._heaviest_level = 0
@@ -56,7 +60,7 @@ class AutoDetail:
 
     def run(self) -> Figure:
         """Return the chosen figure."""
-        if self.figure.count > self._budget and len(self.figure.opened) == 1:
+        if self.figure.count > self._budget and len(self.figure.opened) == 1 and self._may_cut:
             self.log.append(f"cut {self.figure.count} children of the root into intervals: over the budget")
             self.figure = Figure(self._tree, self.figure.opened, {0: self._budget})
             return self.figure
@@ -167,7 +171,12 @@ class AutoDetail:
         return len(items) == 1 and items[0].is_leaf_like and items[0].mass < self._net.mass[call_id]
 
     def _open_as_intervals(self, group: _Group) -> None:
-        if len(group.cards) != 1 or self.figure.count > FAIR_COUNT or group.mass * 2 < self._net.total_mass:
+        if (
+            not self._may_cut
+            or len(group.cards) != 1
+            or self.figure.count > FAIR_COUNT
+            or group.mass * 2 < self._net.total_mass
+        ):
             return
         call_id = group.ids[0]
         room = self._budget - self.figure.count + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from neural_flow.stages._elements import Element, items_of
 from neural_flow.stages._tree import Tree
@@ -21,39 +21,49 @@ def cut_intervals(tree: Tree, call_id: int, budget: int) -> list[list[Element]]:
     if len(elements) <= budget:
         return [[element] for element in elements]
     mass = [max(1, sum(item.mass for item in items_of(element))) for element in elements]
-    live = _live_values(tree, call_id, elements)
-    changes = _size_changes(elements)
-    cuts: list[int] = []
+    cuts = cut_positions(mass, _live_values(elements), _size_changes(elements), budget)
+    return [elements[start:end] for start, end in pairwise([0, *cuts, len(elements)])]
+
+
+def cut_positions(mass: list[int], live: list[int], changes: list[bool], budget: int) -> list[int]:
+    """Return the positions before which to cut a sequence into at most ``budget`` runs.
+
+    Args:
+        mass: of each element.
+        live: for each position, how many values are live across a cut before it.
+        changes: for each position, whether the spatial size changes there.
+        budget: the most runs.
+    """
+    before = list(accumulate(mass, initial=0))
     for wanted in range(budget, 0, -1):
-        cuts = _cut(mass, live, changes, sum(mass) / wanted)
-        if len(cuts) + 1 <= budget:
-            break
-    bounds = [0, *cuts, len(elements)]
-    return [elements[start:end] for start, end in pairwise(bounds)]
+        cuts = _cut(before, live, changes, before[-1] / wanted)
+        if len(cuts) < budget:
+            return cuts
+    return []
 
 
-def _cut(mass: list[int], live: list[int], changes: list[bool], target: float) -> list[int]:
-    """Return the positions before which to cut."""
+def _cut(before: list[int], live: list[int], changes: list[bool], target: float) -> list[int]:
     cuts: list[int] = []
-    start, size = 0, len(mass)
-    while True:
-        total, best = 0, None
+    start, size = 0, len(before) - 1
+    while before[size] - before[start] > MOST_SHARE * target:
+        best: tuple[int, bool, float, int] | None = None
         for end in range(start + 1, size):
-            total += mass[end - 1]
-            if total > MOST_SHARE * target and best is not None:
+            total = before[end] - before[start]
+            # an element that is too heavy for any share stands alone
+            is_heavy = end == start + 1 and before[end + 1] - before[start] > MOST_SHARE * target
+            if total > MOST_SHARE * target and not is_heavy:
                 break
-            if total >= LEAST_SHARE * target or (end == start + 1 and total + mass[end] > MOST_SHARE * target):
+            if total >= LEAST_SHARE * target or is_heavy:
                 rank = (live[end], not changes[end], abs(total - target), end)
                 best = rank if best is None or rank < best else best
-                if total > MOST_SHARE * target:
-                    break
-        if best is None or sum(mass[start:]) <= MOST_SHARE * target:
+        if best is None:
             return cuts
         start = best[3]
         cuts.append(start)
+    return cuts
 
 
-def _live_values(tree: Tree, call_id: int, elements: list[Element]) -> list[int]:
+def _live_values(elements: list[Element]) -> list[int]:
     """Return per boundary the number of elements before it whose values are still read behind it."""
     position_of = {item.index: position for position, element in enumerate(elements) for item in items_of(element)}
     change = [0] * (len(elements) + 1)

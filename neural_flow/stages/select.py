@@ -6,14 +6,14 @@ from neural_flow.errors import SelectionError
 from neural_flow.records import Request, Selection, Trace
 from neural_flow.stages._assemble import Assembler, Node
 from neural_flow.stages._chain import chained
-from neural_flow.stages._manual import block_figure, holders, nested_choice, open_where, whole_model
+from neural_flow.stages._manual import block_figure, cut_nodes, holders, nested_choice, open_where, whole_model
 from neural_flow.stages._net import Net
 from neural_flow.stages._ops import op_nodes
 from neural_flow.stages._plan import plan_from_figure
 from neural_flow.stages._records import RecordMaker
 from neural_flow.stages._tree import Tree
 from neural_flow.stages._visible import num_candidates, plumbing_inputs
-from neural_flow.stages.auto import AutoDetail
+from neural_flow.stages.auto import DEFAULT_BUDGET, AutoDetail
 from neural_flow.stages.patterns import Selector
 
 
@@ -58,6 +58,8 @@ class _Selecting:
             hidden = self._selector.by_path("--exclude", request.exclude)
             net = Net(self._trace, hidden=frozenset(hidden), forced=self._failed)
             nodes, outer = self._nodes(net), []
+        if request.max_stages != DEFAULT_BUDGET:
+            nodes = cut_nodes(net, nodes, request.max_stages)
         made = RecordMaker(net, nodes, outer)
         return Selection(
             stages=made.stages, folds=made.folds, groups=made.groups, marks=made.marks,
@@ -80,7 +82,9 @@ class _Selecting:
         if request.depth is None and request.detail == "op" and self._trace is self._source:
             hidden = frozenset(self._selector.by_path("--exclude", request.exclude))
             return op_nodes(net, kept=self._failed, hidden=hidden, has_folds=request.has_folds) or [whole_model(net)]
-        tree = Tree(net, has_folds=request.has_folds, preferred=opened)
+        # the ops of a chain stand for calls: none of them is a stage
+        has_ops = self._trace is self._source
+        tree = Tree(net, has_ops=has_ops, has_folds=request.has_folds, preferred=opened)
         if request.depth == 0 or not tree.elements(0):
             return [whole_model(net)]
         if request.depth is not None:
@@ -91,7 +95,9 @@ class _Selecting:
         elif request.detail == "block":
             plan = plan_from_figure(block_figure(tree, closed=closed, opened=opened))
         else:
-            auto = AutoDetail(tree, request.max_stages, closed=closed, opened=opened)
+            # without folds the children of the root are shown as they are, however many: that is what was asked
+            may_cut = request.has_folds or request.max_stages != DEFAULT_BUDGET
+            auto = AutoDetail(tree, request.max_stages, closed=closed, opened=opened, may_cut=may_cut)
             plan = plan_from_figure(auto.run())
             self._log.extend(auto.log)
         return Assembler(plan).run()
@@ -115,11 +121,16 @@ class _Selecting:
                 hint="each narrows what the others mean; drop one of them",
             )
         net = Net(self._trace)
-        chosen |= {call for call in self._failed if not holders(net, frozenset({call})) & chosen}
+        for call_id in self._failed:
+            # where the model raised is a stage, even where a selected module inside it had run
+            chosen -= set(range(call_id + 1, call_id + net.num_calls[call_id]))
+            if not holders(net, frozenset({call_id})) & chosen:
+                chosen.add(call_id)
         stages, outer, opened = nested_choice(net, chosen)
-        for call_id in outer:
-            path = self._trace.calls[call_id].path
-            self._notes.append(f"{path or 'the model'} holds another selected module and is drawn as a group")
+        paths = list(dict.fromkeys(self._trace.calls[call_id].path or "the model" for call_id in outer))
+        if paths:
+            more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+            self._notes.append(f"{paths[0]}{more}: a selected module lies inside, so it is drawn as a group")
         if 0 in stages:
             return net, [whole_model(net)], []
         tree = Tree(net, is_item=(stages | opened).__contains__, has_ops=False, has_folds=request.has_folds)

@@ -30,7 +30,8 @@ CARDS = {
 def load(name: str) -> ModuleType:
     """Import a helper of this folder: tests are no package."""
     spec = importlib.util.spec_from_file_location(f"stages_{name}", HERE / f"{name}.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -77,6 +78,12 @@ def card_counts():
 def builder():
     """Return the class that builds traces by hand."""
     return load("trace_builder").TraceBuilder
+
+
+@pytest.fixture(scope="session")
+def without_dataflow(builder):
+    """Return the function that takes ops and values out of a trace."""
+    return sys.modules[builder.__module__].without_dataflow
 
 
 @pytest.fixture(scope="session")

@@ -184,7 +184,8 @@ class Multimodal(nn.Module):
     def __init__(self, d=8):
         super().__init__()
         self.image = nn.Sequential(
-            nn.Conv2d(3, 4, 3, 2, 1), nn.ReLU(), nn.Conv2d(4, 6, 3, 2, 1), nn.ReLU(), nn.Conv2d(6, d, 3, 2, 1), nn.ReLU(),
+            nn.Conv2d(3, 4, 3, 2, 1), nn.ReLU(), nn.Conv2d(4, 6, 3, 2, 1), nn.ReLU(),
+            nn.Conv2d(6, d, 3, 2, 1), nn.ReLU(),
             nn.AdaptiveAvgPool2d(1), nn.Flatten(),
         )  # fmt: skip
         self.table = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, d), nn.ReLU())

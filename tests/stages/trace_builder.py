@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from neural_flow.records import Failure, Leaf, ModuleCall, ModuleInfo, OpNode, ParamInfo, TensorMeta, Trace
 
@@ -103,10 +103,11 @@ class TraceBuilder:
 
     def _op(self, target, parents, params, shape, dtype="float32", role="op") -> Value:
         op_id = len(self._ops)
+        owner = self._stack[-1] if self._stack else None
         self._ops.append(
             OpNode(
                 op_id=op_id, target=target, parents=tuple(dict.fromkeys(parents)), params=params,
-                outputs=(TensorMeta(shape=shape, dtype=dtype),), call_id=self._stack[-1] if self._stack else None, role=role,
+                outputs=(TensorMeta(shape=shape, dtype=dtype),), call_id=owner, role=role,
             )
         )  # fmt: skip
         return op_id, 0
@@ -133,8 +134,6 @@ class TraceBuilder:
         return self._param_ids[full]
 
     def _end(self, call_id: int, outputs: list[Value], *, has_returned: bool) -> None:
-        from dataclasses import replace
-
         self._calls[call_id] = replace(
             self._calls[call_id], end_op_id=len(self._ops), outputs=tuple(self._meta(v) for v in outputs),
             output_refs=tuple((v,) for v in outputs), has_returned=has_returned,
@@ -148,17 +147,16 @@ class TraceBuilder:
             inside = [m for p, m in self._modules.items() if not path or p == path or p.startswith(path + ".")]
             ids = tuple(sorted({k for m in inside for k in m.own}))
             is_plain = module.class_name == "Sequential"
+            params = [self._params[k] for k in ids]
             yield ModuleInfo(
                 path=path, class_name=module.class_name, own_param_ids=tuple(module.own), param_ids=ids,
                 qualified_name="torch.nn.modules.container.Sequential" if is_plain else f"nets.{module.class_name}",
-                num_params=sum(self._params[k].numel for k in ids), param_nbytes=sum(self._params[k].nbytes for k in ids),
+                num_params=sum(p.numel for p in params), param_nbytes=sum(p.nbytes for p in params),
             )  # fmt: skip
 
 
 def without_dataflow(trace: Trace) -> Trace:
     """Return what a run without the tracer leaves of a trace: calls and their shapes."""
-    from dataclasses import replace
-
     calls = tuple(replace(call, input_refs=(), output_refs=(), first_op_id=0, end_op_id=0) for call in trace.calls)
     return replace(
         trace, calls=calls, ops=(), has_dataflow=False, inputs=tuple(replace(leaf, refs=()) for leaf in trace.inputs),
