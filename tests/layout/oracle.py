@@ -295,9 +295,13 @@ def loose_ends(layout, diagram, reach=2.0):
     return found
 
 
-def tap_faults(layout):
-    """Return arrows whose taps are not where their own line starts, or whose shared part was never drawn."""
+def tap_faults(layout, diagram):
+    """Return arrows whose taps are not where their own line starts on another line of the same source."""
+    source_of = {arrow.arrow_id: arrow.source for arrow in diagram.arrows}
     lines = {route.arrow_id: corners(route) for route in layout.routes}
+    siblings = defaultdict(list)
+    for arrow, source in source_of.items():
+        siblings[source].append(arrow)
     found = []
     for route in layout.routes:
         if not route.num_shared_points:
@@ -307,9 +311,9 @@ def tap_faults(layout):
         tap = route.points[route.num_shared_points - 1]
         is_on_other = any(
             _distance(tap, a, b) < 0.01
-            for other, line in lines.items()
+            for other in siblings[source_of[route.arrow_id]]
             if other != route.arrow_id
-            for a, b in zip(line, line[1:])
+            for a, b in zip(lines[other], lines[other][1:])
         )
         if tuple(route.taps) != (tap,) or not is_on_other:
             found.append(route.arrow_id)
@@ -476,7 +480,7 @@ def faults(layout, diagram, sizes):
     found += [("line through label", hit) for hit in edges_through_labels(layout, diagram)]
     found += [("loose end", end) for end in loose_ends(layout, diagram)]
     found += [("lines on each other", pair) for pair in shared_runs(layout, diagram)]
-    found += [("tap", arrow) for arrow in tap_faults(layout)]
+    found += [("tap", arrow) for arrow in tap_faults(layout, diagram)]
     found += [("frame", fault) for fault in frame_faults(layout, diagram, sizes)]
     if sorted(place.node_id for place in layout.placements) != sorted(node.node_id for node in diagram.nodes):
         found.append(("placements", "not one per node"))
