@@ -144,7 +144,9 @@ def _header(look: Look, figure_width: float) -> tuple[list[Mark], float, float]:
     failure = look.topology.failure
     if failure is not None:
         y += _LINE
-        words = f"stopped in {failure.module or 'the root module'}: {failure.type}: {failure.message}".split("\n")[0]
+        shapes = ", ".join(f"{meta.dtype} [{', '.join(map(str, meta.shape))}]" for meta in failure.inputs[:4])
+        place = f"{failure.module or 'the root module'}{f' on {shapes}' if shapes else ''}"
+        words = f"stopped in {place}: {failure.type}: {failure.message}".split("\n")[0]
         words = look.fitted(words, theme.facts_size, "regular", max(room, 200.0))
         marks.append(Text(x=theme.margin, y=y, text=words, size=theme.facts_size, color=theme.failure))
         width = max(width, look.width_of(words, theme.facts_size))

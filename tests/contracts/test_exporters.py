@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pathlib
 import subprocess
 import sys
-from pathlib import Path
 
+import numpy as np
 import pytest
 
-from neural_flow.drawing import ExportOptions, Picture, Rect, Scene
+from neural_flow.drawing import ExportOptions, Image, Path, Picture, Rect, Scene, Text
 from neural_flow.export._base import EXPORTERS, render_bytes, write_picture
 from neural_flow.records import Capture, Edge, ModelInfo, Stage, TensorMeta, Topology
 
@@ -27,7 +28,14 @@ def hostile_picture() -> Picture:
     )
     edges = tuple(Edge(source=index, target=index + 1) for index in range(3))
     topology = Topology(model=ModelInfo(name="</svg>", class_name="M"), stages=stages, edges=edges)
-    marks = (Rect(x=1, y=1, width=5, height=5, fill="#123456", group="stage-1"),)
+    palette = np.stack([np.arange(256)] * 3, axis=1).astype(np.uint8)
+    pixels = np.arange(16, dtype=np.uint8).reshape(4, 4) * 16
+    marks = (
+        Rect(x=1, y=1, width=5, height=5, fill="#123456", group="stage-1"),
+        Image(x=10, y=1, width=9, height=9, pixels=pixels, palette=palette, group="stage-1"),
+        Path(commands=(("M", 1, 20), ("C", 9, 20, 9, 30, 20, 30)), stroke="#12345680", stroke_width=1, dash=(2, 1)),
+        Text(x=1, y=35, text='$\\alpha$ <a> "é"', size=5, color="#000000", weight="bold", group="stage-2"),
+    )
     scene = Scene(width=50, height=40, marks=marks, title="</svg>\x00", description="]]>\x07", background="#FFFFFF")
     return Picture(topology=topology, capture=Capture(), scenes=(scene,))
 
@@ -55,7 +63,7 @@ def test_twice_gives_the_same_bytes_and_writing_writes_them(suffix, tmp_path):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_no_path_host_or_date_is_in_the_file(suffix):
     data = render_bytes(hostile_picture(), suffix)
-    for word in (os.getcwd(), os.uname().nodename, str(Path.home()), "CreationDate"):
+    for word in (os.getcwd(), os.uname().nodename, str(pathlib.Path.home()), "CreationDate"):
         assert len(word) < 3 or word.encode() not in data
 
 

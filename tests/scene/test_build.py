@@ -226,10 +226,17 @@ def test_a_missing_picture_is_explained(unet):
 
 
 def test_a_failed_stage_is_marked_red(unet):
-    failure = Failure(module="decoder.up2.0", call=0, call_id=9, type="RuntimeError", message="sizes differ\nmore")
+    failure = Failure(
+        module="decoder.up2.0",
+        call=0,
+        call_id=9,
+        type="RuntimeError",
+        message="sizes differ\nmore",
+        inputs=unet.topology.stages[5].inputs,
+    )
     case = replace(unet, topology=replace(unet.topology, failure=failure))
     scene = case.scene()
-    assert "stopped in decoder.up2.0: RuntimeError: sizes differ" in texts(scene)
+    assert "stopped in decoder.up2.0 on float32 [1, 128, 16, 16]: RuntimeError: sizes differ" in texts(scene)
     red = {mark.group for mark in scene.marks if isinstance(mark, Rect) and mark.stroke == THEME.failure}
     assert red == {"stage-5"}
     assert "raised RuntimeError: sizes differ" in next(g.title for g in scene.groups if g.group_id == "stage-5")
