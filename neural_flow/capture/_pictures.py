@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
+from neural_flow.capture._inputs import InputPictures
 from neural_flow.capture._metas import tensor_meta
 from neural_flow.capture._plan import Batch, batch_dim_of
 from neural_flow.capture._statistics import num_not_finite, tensor_stats
@@ -47,9 +48,7 @@ class Pictures:
     stats: dict[int, TensorStats] = field(default_factory=dict[int, TensorStats])
     attention: dict[int, list[_Raw]] = field(default_factory=dict[int, "list[_Raw]"])
     skipped: dict[int, str] = field(default_factory=dict[int, str])
-    _input_pictures: list[tuple[tuple[int, int], Array, int]] = field(
-        default_factory=list[tuple[tuple[int, int], Array, int]]
-    )
+    _inputs: InputPictures = field(default_factory=InputPictures)
 
     def take(
         self, stage: Stage, leaf: torch.Tensor, module: nn.Module | None = None, packing: PackedSequence | None = None
@@ -85,7 +84,7 @@ class Pictures:
         facts |= {"num_nan": num_nan, "num_inf": num_inf}
         self.summaries[stage.stage_id] = self._raw(kind, tensor_meta(leaf), arrays, facts)
         if stage.kind == "input":
-            self._note_input(kind, leaf, context)
+            self.context = self._inputs.note(take_sample(leaf, context), kind, arrays, self.context)
 
     def take_attention(
         self, stage: Stage, weights: torch.Tensor, facts: Mapping[str, Any], heads: tuple[int, ...] = ()
@@ -113,38 +112,7 @@ class Pictures:
             batch_size=self.batch.size,
             has_conv1d=module is not None and _has_conv1d(module),
         )
-        if stage.kind == "output" and not leaf.is_nested:
-            for size, picture, channels in self._input_pictures:
-                if tuple(leaf.shape[-2:]) == size:
-                    return replace(context, input_hw=size, input_picture=picture, input_channels=channels)
-        return context
-
-    def _note_input(self, kind: str, leaf: torch.Tensor, context: SummaryContext) -> None:
-        sample = take_sample(leaf, context)
-        if not leaf.is_floating_point() and kind != "image":
-            self.context = replace(self.context, has_token_input=self.context.has_token_input or kind == "tokens")
-            return
-        if sample.dim() not in (2, 3, 4) or (sample.dim() == 2 and kind != "image"):
-            return
-        is_last = kind == "image" and sample.dim() == 3 and sample.shape[0] not in (1, 3)
-        size = (
-            (int(sample.shape[0]), int(sample.shape[1])) if is_last else (int(sample.shape[-2]), int(sample.shape[-1]))
-        )
-        if self.context.input_hw is None:
-            self.context = replace(self.context, input_hw=size)
-        if kind == "image":
-            pixels = self.summaries_of_last_input()
-        elif sample.dim() == 3 and min(size) > 1:  # other modalities than colour: the first one carries the overlay
-            arrays, _ = SUMMARIES.get("image").reduce(sample[:1], context)
-            pixels = read_only(arrays)["pixels"]
-        else:
-            return
-        self._input_pictures.append((size, pixels, int(sample.shape[0]) if sample.dim() == 3 else 1))
-
-    def summaries_of_last_input(self) -> Array:
-        """Return the pixels of the picture that was taken last."""
-        last = next(reversed(self.summaries.values()))
-        return read_only(last.arrays)["pixels"]
+        return self._inputs.context_of_output(leaf, context) if stage.kind == "output" else context
 
     def finish(self, failure: Failure | None, notes: tuple[str, ...] = ()) -> Capture:
         """Return everything as read-only numpy arrays."""

@@ -33,7 +33,8 @@ class SummaryContext:
 
     ``batch_dim`` is the batch dimension of this tensor, None where it has none; ``batch_size`` the size of a batch at
     the model's inputs, of which the dimension's size is a multiple. ``input_hw`` is the spatial size of the image
-    input and ``input_picture`` that image as uint8 ``[H, W]`` or ``[H, W, 3]``. ``max_side`` caps a map, in pixels.
+    input and ``input_picture`` that image as uint8 ``[H, W]`` or ``[H, W, 3]``; ``input_dhw`` and ``input_slices`` are
+    the size of an input volume and its middle slices as uint8. ``max_side`` caps a map, in pixels.
     """
 
     role: Role = "module"
@@ -43,7 +44,8 @@ class SummaryContext:
     sample: int = 0
     input_hw: tuple[int, int] | None = None
     input_picture: Array | None = None
-    input_channels: int = 0
+    input_dhw: tuple[int, int, int] | None = None
+    input_slices: tuple[Array, Array, Array] | None = None
     has_token_input: bool = False
     has_conv1d: bool = False
     labels: tuple[str, ...] = ()

@@ -112,12 +112,12 @@ def quantise(planes: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> tor
     return indices.to(torch.uint8)
 
 
-def to_indices(planes: torch.Tensor, norm: str) -> tuple[torch.Tensor, dict[str, Any]]:
-    """Return ``[P, H, W]`` real planes as uint8 indices, and the facts that say what the indices mean."""
-    signed = is_signed(planes)
+def to_indices(planes: torch.Tensor, norm: str, *, is_grey: bool = False) -> tuple[torch.Tensor, dict[str, Any]]:
+    """Return ``[P, H, W]`` real planes as uint8 indices, and the facts that say what the indices mean.
+
+    Grey planes are inputs: they have no sign that a colour could show.
+    """
+    signed = not is_grey and is_signed(planes)
     low, high = value_range(planes, signed, norm)
-    return quantise(planes, low, high), {
-        "is_signed": signed,
-        "low": tuple(low.tolist()),
-        "high": tuple(high.tolist()),
-    }
+    sign = {"is_grey": True} if is_grey else {"is_signed": signed}
+    return quantise(planes, low, high), {**sign, "low": tuple(low.tolist()), "high": tuple(high.tolist())}

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log2, sqrt
+from math import hypot, log2, sqrt
 from typing import Any
 
 import numpy as np
 
-from neural_flow.drawing import Box, Image, Mark, Path, Rect, Text
+from neural_flow.drawing import Box, Image, Mark, Path, Point, Rect, Text
 from neural_flow.records import Array, Summary
 from neural_flow.summaries._base import DrawStyle
+from neural_flow.summaries._colormaps import colormap
 from neural_flow.summaries._pixels import MAX_INDEX, NEGATIVE_INFINITY, NOT_A_NUMBER, POSITIVE_INFINITY
 from neural_flow.theme import rgb
 
@@ -55,9 +56,12 @@ def num_planes(num_channels: int, most: int = 6) -> int:
     return min(max(round(log2(num_channels)) - 1, 2), most, num_channels)
 
 
-def palette(style: DrawStyle, is_signed: bool) -> Array:
-    """Return the uint8 ``[256, 3]`` palette of quantised values: 253 colours of the map, then ∓infinity and NaN."""
-    table = style.diverging if is_signed else style.sequential
+def palette(style: DrawStyle, is_signed: bool, *, is_grey: bool = False) -> Array:
+    """Return the uint8 ``[256, 3]`` palette of quantised values: 253 colours of the map, then ∓infinity and NaN.
+
+    Inputs are grey, as pictures are; what a model makes of them has colours.
+    """
+    table = colormap("gray") if is_grey else style.diverging if is_signed else style.sequential
     return _palette(table.tobytes(), style.not_a_number)
 
 
@@ -159,22 +163,26 @@ def _outline(place: Box, color: str, width: float, layer: float) -> Rect:
 
 
 def infinity_marks(place: Box, pixels: Array, style: DrawStyle) -> list[Mark]:
-    """Return ▲ and ▼ over pixels that are plus or minus infinity, the first few of each."""
+    """Return ▲ and ▼ over pixels that are plus or minus infinity: a few of each, apart from each other."""
+    half = min(1.5, place.width / 2, place.height / 2)
     marks: list[Mark] = []
     for index, way in ((POSITIVE_INFINITY, -1), (NEGATIVE_INFINITY, 1)):
-        rows, columns = np.nonzero(pixels == index)
-        for row, column in list(zip(rows.tolist(), columns.tolist(), strict=True))[:_MAX_FLAGS]:
-            half = min(1.5, place.width / 2, place.height / 2)
+        shown: list[Point] = []
+        for row, column in np.argwhere(pixels == index).tolist():
             x = place.x + (column + 0.5) / pixels.shape[1] * place.width
             y = place.y + (row + 0.5) / pixels.shape[0] * place.height
             x = min(max(x, place.x + half), place.x + place.width - half)
             y = min(max(y, place.y + half), place.y + place.height - half)
-            tip, base = y + way * half, y - way * half
-            commands = (("M", x - half, base), ("L", x + half, base), ("L", x, tip), ("Z",))
-            marks.append(
-                Path(commands=commands, fill=style.ink, stroke=style.paper, stroke_width=0.3, layer=FRAME_LAYER - 0.05)
-            )
+            if len(shown) < _MAX_FLAGS and all(hypot(x - ox, y - oy) > 4 * half for ox, oy in shown):
+                shown.append((x, y))
+        marks += [_triangle(x, y, half, way, style) for x, y in shown]
     return marks
+
+
+def _triangle(x: float, y: float, half: float, way: int, style: DrawStyle) -> Path:
+    base, tip = y - way * half, y + way * half
+    commands = (("M", x - half, base), ("L", x + half, base), ("L", x, tip), ("Z",))
+    return Path(commands=commands, fill=style.ink, stroke=style.paper, stroke_width=0.3, layer=FRAME_LAYER - 0.05)
 
 
 def badge_marks(summary: Summary, box: Box, style: DrawStyle) -> tuple[Mark, ...]:

@@ -40,7 +40,7 @@ class FeatureMaps:
         wanted = num_planes(num_channels, context.max_planes)
         order = torch.sort(variance, descending=True, stable=True).indices[:wanted]
         shown = shrink(as_real(maps[order]), context.max_side)
-        indices, facts = to_indices(shown, context.norm)
+        indices, facts = to_indices(shown, context.norm, is_grey=context.role == "input")
         return {"planes": indices}, {
             **facts,
             "channels": tuple(order.tolist()),
@@ -63,7 +63,8 @@ class FeatureMaps:
     @staticmethod
     def draw(summary: Summary, box: Box, style: DrawStyle) -> tuple[Mark, ...]:
         """Draw the stack."""
-        colors = palette(style, bool(summary.facts["is_signed"]))
+        facts = summary.facts
+        colors = palette(style, bool(facts.get("is_signed")), is_grey=bool(facts.get("is_grey")))
         planes = [
             Plane(pixels=pixels, palette=colors, is_dead=is_dead, is_constant=bool((pixels == MAX_INDEX // 2).all()))
             for pixels, is_dead in zip(summary.arrays["planes"], summary.facts["dead"], strict=True)

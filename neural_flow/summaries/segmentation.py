@@ -42,10 +42,7 @@ class Segmentation:
         if picture is None:
             raise ValueError("a segmentation is drawn over an input picture, and there is none")
         height, width = tensor.shape[-2:]
-        rows = torch.linspace(0, height - 1, picture.shape[0], device=tensor.device).round().long()
-        columns = torch.linspace(0, width - 1, picture.shape[1], device=tensor.device).round().long()
-        is_whole = picture.shape[:2] == (height, width)
-        shown, num_classes = _classes(tensor if is_whole else tensor[..., rows, :][..., columns])
+        shown, num_classes = classes_of(sampled(tensor, picture))
         present = torch.bincount(shown.reshape(-1).long()).tolist()
         names = context.labels if len(context.labels) == num_classes else ()
         found = [k for k, count in enumerate(present) if count and k]
@@ -67,6 +64,16 @@ class Segmentation:
         """Draw the overlay in the frame of a picture."""
         pixels = overlay(summary.arrays["picture"], summary.arrays["classes"], class_colors(style))
         return (image_mark(box, pixels, None), *frame_marks(box, style), *badge_marks(summary, box, style))
+
+
+def sampled(tensor: torch.Tensor, picture: Array) -> torch.Tensor:
+    """Return the pixels of ``[..., H, W]`` scores that lie under those of a smaller picture, none averaged."""
+    height, width = tensor.shape[-2:]
+    if picture.shape[:2] == (height, width):
+        return tensor
+    rows = torch.linspace(0, height - 1, picture.shape[0], device=tensor.device).round().long()
+    columns = torch.linspace(0, width - 1, picture.shape[1], device=tensor.device).round().long()
+    return tensor[..., rows, :][..., columns]
 
 
 def class_colors(style: DrawStyle) -> Array:
@@ -106,7 +113,8 @@ def _outline(classes: Array, ink: Array) -> tuple[Array, Array]:
     return line, color
 
 
-def _classes(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+def classes_of(tensor: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Return the winning class of each pixel of ``[K, ...]`` scores (or of a class map), and how many there are."""
     if tensor.dim() == 2:
         whole = tensor.long().clamp(0, _MAX_CLASSES - 1)
         return whole, int(whole.max()) + 1

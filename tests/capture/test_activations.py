@@ -387,6 +387,29 @@ def test_an_output_of_the_input_size_is_a_segmentation_over_the_input() -> None:
     assert of(topology, capture, "0").kind == "feature_maps"
 
 
+def test_an_output_of_the_input_volume_is_painted_over_its_slices() -> None:
+    model, x = nn.Sequential(nn.Conv3d(1, 3, 1)), random(1, 1, 6, 8, 10)
+    topology, capture = captured(model, (x,), "0")
+    summary = of(topology, capture, "output")
+    assert summary.kind == "volume_segmentation"
+    winner = model(x)[0].argmax(0).numpy()
+    assert np.array_equal(summary.arrays["z"], winner[3])
+    assert np.array_equal(summary.arrays["y"], winner[:, 4])
+    assert np.array_equal(summary.arrays["x"], winner[:, :, 5])
+    grey = of(topology, capture, "input").arrays
+    assert np.abs(summary.arrays["y_picture"] / 255 - grey["y"] / MAX_INDEX).max() < 0.01
+
+
+def test_inputs_of_several_channels_are_grey_and_carry_the_overlay() -> None:
+    model, x = nn.Sequential(nn.Conv2d(4, 2, 1)), random(1, 4, 9, 7)
+    topology, capture = captured(model, (x,), "0")
+    assert of(topology, capture, "input").facts["is_grey"]
+    assert "is_signed" not in of(topology, capture, "input").facts
+    assert of(topology, capture, "output").kind == "segmentation"
+    picture = of(topology, capture, "output").arrays["picture"].astype(float)
+    assert np.corrcoef(picture.ravel(), x[0, 0].numpy().ravel())[0, 1] > 0.999
+
+
 def test_scores_of_the_next_token_and_labels_of_classes() -> None:
     class Language(nn.Module):
         def __init__(self) -> None:

@@ -31,6 +31,7 @@ PLAIN = SummaryContext()
 IMAGE = np.linspace(0, 255, 24 * 32).reshape(24, 32).astype(np.uint8)
 INPUT, OUTPUT = replace(PLAIN, role="input"), replace(PLAIN, role="output")
 OVERLAY = replace(OUTPUT, input_hw=(24, 32), input_picture=IMAGE)
+VOLUME = replace(OUTPUT, input_dhw=(8, 24, 32), input_slices=(IMAGE, IMAGE[:8], IMAGE[:8, :24]))
 ATTENTION = replace(PLAIN, role="attention")
 
 
@@ -92,6 +93,7 @@ TENSORS: dict[str, list[tuple[torch.Tensor, SummaryContext]]] = {
         (torch.tensor([3, -1, 2**40]), replace(INPUT, tokens=("the", "cat", "sat"))),
     ],
     "vector": [(random(9), PLAIN), (random(500), PLAIN), (random(64, 1, 1), PLAIN), (random(6).abs() + 5, PLAIN)],
+    "volume_segmentation": [(random(3, 8, 24, 32), VOLUME), (random(1, 8, 24, 32), VOLUME)],
     "volume": [(random(4, 6, 8, 10), PLAIN), (random(1, 5, 5, 5).abs(), INPUT), (torch.zeros(2, 3, 3, 3), PLAIN)],
 }
 CASES = [(name, index) for name, tensors in TENSORS.items() for index in range(len(tensors))]
