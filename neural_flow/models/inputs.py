@@ -6,23 +6,18 @@ import difflib
 import inspect
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from types import MappingProxyType
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from neural_flow.errors import SampleInputError, UsageError
-from neural_flow.models._base import describe_error, listed, render_command, seeded, short_path
-from neural_flow.models.image_file import SUFFIXES as IMAGE_SUFFIXES
-from neural_flow.models.image_file import read_image
-from neural_flow.models.input_text import InputText, Normalisation, parse_input
-from neural_flow.models.stored import pick_key, read_stored
+from neural_flow.models._base import describe_error, render_command, seeded
+from neural_flow.models.input_text import parse_input
 from neural_flow.models.suggest import required_parameters, suggest_inputs, suggest_nearby
 from neural_flow.models.target import LoadedModel, load_function
-from neural_flow.models.trial import embeddings_reached, runs_with
-from neural_flow.models.values import draw_values
+from neural_flow.models.trial import runs_with
+from neural_flow.models.typed_inputs import SampleInputs, TypedInputs
 from neural_flow.nested import map_tensors
 
 CONVENTIONAL_NAMES = ("neural_flow_inputs", "sample_inputs", "example_inputs")
@@ -30,23 +25,6 @@ FUNCTION_NAMES = ("neural_flow_inputs", "make_inputs", "sample_inputs", "example
 MODULE_ATTRIBUTES = ("example_input_array", "dummy_inputs")
 _MAX_SHOWN = 6
 SHARED_ATTRIBUTE = "dummy_inputs"  # one for all models of a library, whatever their forward takes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleInputs:
-    """What forward is called with.
-
-    Attributes:
-        args: positional arguments.
-        kwargs: keyword arguments.
-        normalisations: by parameter name (or position, as text), what was done to an image and is undone in pictures.
-        notes: what was decided on the user's behalf, one sentence each.
-    """
-
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    normalisations: Mapping[str, Normalisation] = field(default_factory=lambda: MappingProxyType({}))
-    notes: tuple[str, ...] = ()
 
 
 def make_inputs(
@@ -79,11 +57,14 @@ def make_inputs(
     if texts and function:
         raise UsageError("-i and --inputs exclude each other\nboth make the inputs", hint="leave one out")
     command = command or render_command(loaded.target)
+    with seeded(seed):  # files are found before the scope is entered: the user's code may have changed the folder
+        typed = TypedInputs(texts, seed) if texts else None
+        found = load_function(function, loaded, FUNCTION_NAMES) if function else None
     with loaded.scope, seeded(seed):
-        if texts:
-            inputs = _from_texts(loaded, texts, seed)
-        elif function:
-            value, name, scope = load_function(function, loaded, FUNCTION_NAMES)
+        if typed is not None:
+            inputs = typed.for_model(loaded.model)
+        elif found is not None:
+            value, name, scope = found
             with scope:
                 inputs = _from_user(value, name)
         else:
@@ -147,106 +128,6 @@ def _from_user(value: Any, name: str) -> SampleInputs:
                 hint="it is called without arguments; --debug shows the traceback",
             ) from error
     return interpret(value, name)
-
-
-def _from_texts(loaded: LoadedModel, texts: Sequence[str], seed: int) -> SampleInputs:
-    specs = [parse_input(text) for text in texts]
-    random = torch.Generator().manual_seed(seed)
-    values: list[Any] = [_make_value(spec, random) for spec in specs]
-    notes = _guess_ids(loaded, specs, values, random)
-    args = tuple(value for spec, value in zip(specs, values, strict=True) if spec.name is None)
-    kwargs: dict[str, Any] = {}
-    for spec, value in zip(specs, values, strict=True):
-        if spec.name in kwargs:
-            raise UsageError(f"the input {spec.name!r} is given twice\nby -i {spec.text}", hint="leave one out")
-        if spec.name is not None:
-            kwargs[spec.name] = value
-    positions = iter(range(len(specs)))
-    keys = [spec.name if spec.name is not None else str(next(positions)) for spec in specs]
-    normalisations = {key: spec.normalisation for key, spec in zip(keys, specs, strict=True) if spec.normalisation}
-    return SampleInputs(args=args, kwargs=kwargs, normalisations=normalisations, notes=tuple(notes))
-
-
-def _make_value(spec: InputText, random: torch.Generator) -> torch.Tensor:
-    if not spec.file:
-        return draw_values(spec, random)
-    file = Path(spec.file)
-    if file.suffix.lower() in IMAGE_SUFFIXES:
-        return read_image(file, spec)
-    if spec.normalisation or spec.value_range:
-        raise UsageError(
-            f"cannot read the input {spec.text!r}\n{short_path(file)} is no image; it holds the values themselves",
-            hint="leave the range and ~ out",
-        )
-    value = _pick_tensor(read_stored(file, unsafe_load=False, error_class=SampleInputError), spec, file)
-    if spec.shape is not None and tuple(value.shape) != spec.shape:
-        try:
-            value = value.reshape(spec.shape)
-        except RuntimeError as error:
-            raise SampleInputError(
-                f"cannot reshape {short_path(file)} to {list(spec.shape)}\nit holds {list(value.shape)}",
-                hint="leave the shape out, or write one with as many values",
-            ) from error
-    return value.to(spec.dtype) if spec.dtype is not None else value
-
-
-def _pick_tensor(content: Any, spec: InputText, file: Path) -> torch.Tensor:
-    if spec.key:
-        content = pick_key(content, spec.key, file)
-    elif isinstance(content, Mapping):
-        if spec.name in content:
-            content = content[spec.name]
-        elif len(content) == 1:
-            content = next(iter(content.values()))
-        else:
-            names = [str(name) for name in content]
-            raise SampleInputError(
-                f"{short_path(file)} holds several tensors\n{listed(names)}",
-                hint=f"name one: -i {(spec.name + '=') if spec.name else ''}@{file}:{names[0] if names else 'KEY'}",
-            )
-    if not isinstance(content, torch.Tensor):
-        raise SampleInputError(
-            f"{short_path(file)} gives no tensor for {spec.text!r}\nfound {type(content).__name__}",
-            hint="name an entry with @FILE:KEY, or make the inputs in a function: --inputs file.py:make_inputs",
-        )
-    return content
-
-
-def _guess_ids(loaded: LoadedModel, specs: list[InputText], values: list[Any], random: torch.Generator) -> list[str]:
-    """Make token ids of the inputs that an embedding reads, where nothing was said about their kind. Say so."""
-    open_specs = [
-        index
-        for index, spec in enumerate(specs)
-        if not spec.file and spec.value_range is None and (spec.dtype is None or not _is_fractional(spec.dtype))
-    ]
-    if not open_specs or not any(
-        isinstance(m, torch.nn.Embedding | torch.nn.EmbeddingBag) for m in loaded.model.modules()
-    ):
-        return []
-    notes: list[str] = []
-    for _ in open_specs:  # one guess a run: the run ends at the first embedding that is given floats
-        args = tuple(value for spec, value in zip(specs, values, strict=True) if spec.name is None)
-        kwargs = {spec.name: value for spec, value in zip(specs, values, strict=True) if spec.name is not None}
-        reached = embeddings_reached(loaded.model, args, kwargs)
-        fresh = [index for index in open_specs if id(values[index]) in reached]
-        if not fresh:
-            break
-        for index in fresh:
-            spec, num_ids = specs[index], reached[id(values[index])]
-            dtype = spec.dtype or torch.int64
-            values[index] = draw_values(replace(spec, dtype=dtype), random, num_ids=num_ids)
-            named = f"{spec.name}=" if spec.name else ""
-            shape = ",".join(str(size) for size in spec.shape or ())
-            kind = str(dtype).removeprefix("torch.")
-            notes.append(f"inputs: an embedding reads it, so -i {spec.text} is {named}{shape}:{kind}[0,{num_ids})")
-            open_specs.remove(index)
-        if not open_specs:
-            break
-    return notes
-
-
-def _is_fractional(dtype: torch.dtype) -> bool:
-    return dtype.is_floating_point or dtype.is_complex or dtype == torch.bool
 
 
 def _misfit(loaded: LoadedModel, inputs: SampleInputs) -> str:

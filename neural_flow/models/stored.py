@@ -41,7 +41,7 @@ def read_stored(file: Path, *, unsafe_load: bool, error_class: type[NeuralFlowEr
     """
     if not file.is_file():
         found = "it is a folder" if file.is_dir() else f"the folder {short_path(file.parent)} does not hold it"
-        raise error_class(f"no such file: {file}\n{found}", hint="check the path")
+        raise error_class(f"no such file: {short_path(file)}\n{found}", hint="check the path")
     try:
         if file.suffix == ".safetensors":
             return load_file(file)

@@ -19,6 +19,7 @@ from neural_flow.models.choose import build_model, choose_attribute
 from neural_flow.models.exported import load_exported
 from neural_flow.models.import_scope import ImportScope, folders_for
 from neural_flow.models.libraries import LIBRARIES, build_library_model
+from neural_flow.models.stored import split_key
 from neural_flow.models.weights import load_weights
 
 SAMPLE_PREFIX = "sample"
@@ -82,8 +83,10 @@ def load_target(
         loaded = _load(target, dict(arguments or {}), unsafe_load=unsafe_load, allow_download=allow_download)
     notes: tuple[str, ...] = ()
     if weights is not None:
+        file, key = split_key(weights)
+        file = file.absolute()  # inside the scope the user's code may have changed the working folder
         with loaded.scope:
-            notes = load_weights(loaded.model, weights, unsafe_load=unsafe_load)
+            notes = load_weights(loaded.model, file, key, unsafe_load=unsafe_load)
     if device is not None:
         _move(loaded.model, device)
     return replace(loaded, notes=loaded.notes + notes)

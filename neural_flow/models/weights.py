@@ -12,27 +12,27 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from neural_flow.errors import ModelLoadError
 from neural_flow.models._base import describe_error, listed, short_path
-from neural_flow.models.stored import pick_key, read_stored, split_key
+from neural_flow.models.stored import pick_key, read_stored
 
 State = dict[str, torch.Tensor]
 _MAX_DEPTH = 4
 
 
-def load_weights(model: nn.Module, spec: str, *, unsafe_load: bool = False) -> tuple[str, ...]:
-    """Copy the weights in ``FILE[:KEY]`` into ``model``, in place, and return what was decided, one sentence each.
+def load_weights(model: nn.Module, file: Path, key: str = "", *, unsafe_load: bool = False) -> tuple[str, ...]:
+    """Copy the weights in ``file`` into ``model``, in place, and return what was decided, one sentence each.
 
     Without a key the one mapping of tensors that fits is taken. A prefix that all names share is dropped (or, for a
     wrapped model, added) if then every name fits.
 
     Args:
         model: changed in place; untouched where the weights do not fit.
-        spec: the file, and the dotted key of the mapping in it.
+        file: safetensors, or a torch file.
+        key: the dotted key of the mapping in it; empty to look for the one that fits.
         unsafe_load: allow a full pickle.
 
     Raises:
         ModelLoadError: the file cannot be read, or its weights do not fit.
     """
-    file, key = split_key(spec)
     content = read_stored(file, unsafe_load=unsafe_load)
     if isinstance(content, nn.Module):
         content = content.state_dict()
@@ -66,7 +66,7 @@ def _choose_mapping(model: nn.Module, content: Any, key: str, file: Path) -> tup
         names = [name or "(top)" for name, _ in fitting]
         raise ModelLoadError(
             f"cannot choose the weights in {short_path(file)}\nseveral entries fit: {listed(names)}",
-            hint=f"name one: --weights {file}:{names[0]}",
+            hint=f"name one: --weights {short_path(file)}:{names[0]}",
         )
     if fitting:
         return fitting[0]

@@ -290,3 +290,15 @@ def test_devices(write: Write) -> None:
     assert inputs_of("net.py", "2,2", device="meta").args[0].is_meta
     with pytest.raises(SampleInputError, match="gpu9"):
         inputs_of("net.py", "2,2", device="gpu9")
+
+
+def test_files_are_found_from_where_the_user_stands(write: Write) -> None:
+    write("net.py", "import os\nfrom pathlib import Path\nPath('data').mkdir(exist_ok=True)\nos.chdir('data')\n"
+          "from torch import nn\nmodel = nn.Linear(2, 2)")  # fmt: skip
+    write("inputs.py", "import torch\ndef make_inputs(): return torch.ones(1, 2)")
+    torch.save({"weight": torch.ones(2, 2), "bias": torch.zeros(2)}, "w.pt")
+    np.save("x.npy", np.ones((1, 2), dtype=np.float32))
+    loaded = load_target("net.py", weights="w.pt")
+    assert torch.equal(loaded.model.weight, torch.ones(2, 2))  # pyright: ignore[reportArgumentType]
+    for inputs in (make_inputs(loaded, ["@x.npy"]), make_inputs(loaded, function="inputs.py")):
+        assert torch.equal(inputs.args[0], torch.ones(1, 2))

@@ -63,7 +63,7 @@ def test_weights_are_found_in_every_checkpoint(tmp_path: Path, kind: str) -> Non
     content, note = SHAPES_OF_CHECKPOINTS[kind]
     torch.save(content, tmp_path / "ckpt.pt")
     model = make_model()
-    notes = load_weights(model, str(tmp_path / "ckpt.pt"))
+    notes = load_weights(model, tmp_path / "ckpt.pt")
     assert is_equal(model, TRAINED)
     assert note in " ".join(notes)
     assert bool(notes) == bool(note)
@@ -72,7 +72,7 @@ def test_weights_are_found_in_every_checkpoint(tmp_path: Path, kind: str) -> Non
 def test_safetensors_halves_and_shards(tmp_path: Path) -> None:
     save_file({name: value.half() for name, value in TRAINED.items()}, tmp_path / "half.safetensors")
     model = make_model()
-    load_weights(model, str(tmp_path / "half.safetensors"))
+    load_weights(model, tmp_path / "half.safetensors")
     assert model[0].weight.dtype == torch.float32
     assert torch.allclose(model[0].weight, TRAINED["0.weight"], atol=1e-3)
     names = list(TRAINED)
@@ -81,7 +81,7 @@ def test_safetensors_halves_and_shards(tmp_path: Path) -> None:
     weight_map = {name: f"s{index % 2}.safetensors" for index, name in enumerate(names)}
     (tmp_path / "m.index.json").write_text(__import__("json").dumps({"weight_map": weight_map}))
     model = make_model()
-    load_weights(model, str(tmp_path / "m.index.json"))
+    load_weights(model, tmp_path / "m.index.json")
     assert is_equal(model, TRAINED)
 
 
@@ -89,35 +89,35 @@ def test_a_key_names_one_of_several(tmp_path: Path) -> None:
     file = tmp_path / "ckpt.pt"
     torch.save({"model": TRAINED, "ema": {"shadow": make_model(2).state_dict()}}, file)
     with pytest.raises(ModelLoadError, match=r"several entries fit: model, ema\.shadow") as raised:
-        load_weights(make_model(), str(file))
+        load_weights(make_model(), file)
     assert f"--weights {file}:model" in raised.value.hint
     model = make_model()
-    load_weights(model, f"{file}:ema.shadow")
+    load_weights(model, file, "ema.shadow")
     assert is_equal(model, make_model(2).state_dict())
     with pytest.raises(ModelLoadError, match="no entry 'emma'"):
-        load_weights(model, f"{file}:emma")
+        load_weights(model, file, "emma")
 
 
 def test_tied_and_wrapped_models(tmp_path: Path) -> None:
     other = Tied()
     save_file({"embed.weight": other.embed.weight.detach()}, tmp_path / "tied.safetensors")
     model = Tied()
-    load_weights(model, str(tmp_path / "tied.safetensors"))
+    load_weights(model, tmp_path / "tied.safetensors")
     assert torch.equal(model.head.weight, other.embed.weight)
     torch.save(TRAINED, tmp_path / "plain.pt")
     wrapped = nn.ModuleDict({"module": make_model()})
-    assert "added the prefix 'module.'" in load_weights(wrapped, str(tmp_path / "plain.pt"))[0]
+    assert "added the prefix 'module.'" in load_weights(wrapped, tmp_path / "plain.pt")[0]
     assert is_equal(wrapped["module"], TRAINED)
 
 
 def test_lazy_and_meta_models_take_weights(tmp_path: Path) -> None:
     torch.save(TRAINED, tmp_path / "w.pt")
     lazy = nn.Sequential(nn.LazyLinear(4), nn.BatchNorm1d(4), nn.Linear(4, 2))
-    load_weights(lazy, str(tmp_path / "w.pt"))
+    load_weights(lazy, tmp_path / "w.pt")
     assert is_equal(lazy, TRAINED)
     with torch.device("meta"):
         meta = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
-    load_weights(meta, str(tmp_path / "w.pt"))
+    load_weights(meta, tmp_path / "w.pt")
     assert is_equal(meta, TRAINED)
 
 
@@ -136,7 +136,7 @@ def test_weights_that_do_not_fit_leave_the_model_alone(tmp_path: Path, content: 
     torch.save(content, tmp_path / "w.pt")
     model = make_model()
     with pytest.raises(ModelLoadError, match=found) as raised:
-        load_weights(model, str(tmp_path / "w.pt"))
+        load_weights(model, tmp_path / "w.pt")
     assert raised.value.exit_code == 3
     assert is_equal(model, make_model().state_dict())
 
@@ -156,7 +156,7 @@ def test_a_trap_does_not_run_and_is_named(tmp_path: Path, kwargs: dict[str, bool
     trap = tmp_path / "sprung"
     torch.save({"state_dict": TRAINED, "note": Trap(trap)}, tmp_path / "evil.pt", **kwargs)
     with pytest.raises(ModelLoadError, match="refused to read") as raised:
-        load_weights(make_model(), str(tmp_path / "evil.pt"))
+        load_weights(make_model(), tmp_path / "evil.pt")
     assert not trap.exists()
     assert "mkdir" in str(raised.value)
     assert "--unsafe-load" in raised.value.hint
@@ -165,9 +165,9 @@ def test_a_trap_does_not_run_and_is_named(tmp_path: Path, kwargs: dict[str, bool
 def test_a_whole_pickled_model_loads_only_when_trusted(tmp_path: Path) -> None:
     torch.save(make_model(1), tmp_path / "whole.pt")
     with pytest.raises(ModelLoadError, match="Sequential"):
-        load_weights(make_model(), str(tmp_path / "whole.pt"))
+        load_weights(make_model(), tmp_path / "whole.pt")
     model = make_model()
-    load_weights(model, str(tmp_path / "whole.pt"), unsafe_load=True)
+    load_weights(model, tmp_path / "whole.pt", unsafe_load=True)
     assert is_equal(model, TRAINED)
 
 
@@ -182,7 +182,7 @@ def test_damaged_and_absent_files(tmp_path: Path) -> None:
         "none.pt": "no such",
     }.items():
         with pytest.raises(ModelLoadError, match=found):
-            load_weights(make_model(), str(tmp_path / name))
+            load_weights(make_model(), tmp_path / name)
 
 
 def test_a_colon_in_a_file_name_is_no_key(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -7,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import neural_flow
 from neural_flow.models.conventions import class_names, token_words
 from neural_flow.models.inputs import make_inputs
 from neural_flow.models.target import load_target, sample_folder, sample_names
@@ -83,6 +87,24 @@ def test_the_stored_weights_are_small_and_scored() -> None:
     assert isinstance(folder, Path)
     assert (folder / "unet.safetensors").stat().st_size < 2_000_000
     assert (folder / "unet.score.txt").read_text().startswith("Dice 0.9")
+
+
+def test_samples_are_found_in_an_installed_package(tmp_path: Path) -> None:
+    folder = sample_folder()
+    assert folder is not None
+    package = Path(neural_flow.__file__).parent
+    installed = tmp_path / "site-packages" / "neural_flow"
+    shutil.copytree(package, installed, ignore=shutil.ignore_patterns("__pycache__", "sample_models"))
+    shutil.copytree(folder, installed / "sample_models", ignore=shutil.ignore_patterns("__pycache__"))
+    code = (
+        "import neural_flow, torch\nfrom neural_flow.models.target import load_target\n"
+        "loaded = load_target('sample:unet')\nprint(neural_flow.__file__, loaded.file, sep='\\n')"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(installed.parent), "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+    )
+    assert ran.stdout.split() == [str(installed / "__init__.py"), str(installed / "sample_models" / "unet.py")]
 
 
 def test_the_path_of_the_dynamic_net_depends_on_its_input() -> None:
