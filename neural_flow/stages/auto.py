@@ -127,20 +127,22 @@ class AutoDetail:
             traits.append(("sequential", card.scope_id, keys))
         return traits
 
-    def _opening(self, group: _Group) -> frozenset[int]:
+    def _opening(self, group: _Group, *, with_blocks: bool = False) -> frozenset[int]:
         """Return the calls to open: the group's, and wrappers that show up inside."""
-        opening: set[int] = set()
-        for call_id in group.ids:
-            current: int | None = call_id
-            while current is not None:
-                opening.add(current)
-                elements = self._tree.elements(current)
-                only = elements[0] if len(elements) == 1 else None
-                current = None
-                if only is not None and not isinstance(only, FoldItem) and only.is_call:
-                    is_wrapped = self._tree.kind(only.call_id) in ("container", "part")
-                    current = only.call_id if is_wrapped and only.call_id not in self._closed else None
-        return frozenset(opening)
+        return frozenset(inner for call_id in group.ids for inner in self._unwrapped(call_id, with_blocks))
+
+    def _unwrapped(self, call_id: int, with_blocks: bool) -> list[int]:
+        """Return a call and, as long as only one larger call is inside, that one too."""
+        kinds = ("container", "part", "block") if with_blocks else ("container", "part")
+        found = [call_id]
+        while True:
+            elements = self._tree.elements(found[-1])
+            only = elements[0] if len(elements) == 1 else None
+            if only is None or isinstance(only, FoldItem) or not only.is_call or only.call_id in self._closed:
+                return found
+            if self._tree.kind(only.call_id) not in kinds:
+                return found
+            found.append(only.call_id)
 
     def _reason_to_keep(self, group: _Group, after: Figure) -> str:
         """Return why a group stays closed, the first reason that holds; empty to open it."""
@@ -161,14 +163,15 @@ class AutoDetail:
         has_calls = any(item.is_call for call_id in group.ids for item in self._tree.shown_items(call_id))
         if not has_calls and not (has_half and before < FAIR_COUNT):
             return "nothing but ops inside"
-        if all(self._is_thin(call_id) for call_id in group.ids):
-            return "one layer inside, and work around it"
-        return ""
+        return "one layer inside, and work around it" if self._is_thin(group, with_blocks=False) else ""
 
-    def _is_thin(self, call_id: int) -> bool:
-        """Return whether opening a call would show one layer only, and hide the rest of what it does."""
-        items = list(self._tree.shown_items(call_id))
-        return len(items) == 1 and items[0].is_leaf_like and items[0].mass < self._net.mass[call_id]
+    def _is_thin(self, group: _Group, *, with_blocks: bool) -> bool:
+        """Return whether opening would show one layer for each card, and hide the rest of what it does."""
+        for call_id in group.ids:
+            items = list(self._tree.shown_items(self._unwrapped(call_id, with_blocks)[-1]))
+            if len(items) != 1 or not items[0].is_leaf_like or items[0].mass == self._net.mass[call_id]:
+                return False
+        return True
 
     def _open_as_intervals(self, group: _Group) -> None:
         if (
@@ -194,7 +197,7 @@ class AutoDetail:
                 return
             group = min(groups, key=lambda g: (-g.mass, g.ids))
             asked.add(group.cards[0].item.key)
-            after = self.figure.with_opened(frozenset(group.ids))
+            after = self.figure.with_opened(self._opening(group, with_blocks=True))
             reason = self._reason_to_keep_folded(group, after, opened_inside)
             if reason:
                 self.log.append(f"keep {group.name}: {reason}")
@@ -219,6 +222,8 @@ class AutoDetail:
             return "a plain chain inside"
         if any(card.fold is not None and card.fold.is_dense for card in group.cards):
             return "dense"
+        if self._is_thin(group, with_blocks=True):
+            return "one layer inside, and work around it"
         if any(self._is_under(card.scope_id, opened_inside) for card in group.cards):
             return "inside an opened fold"
         if group.mass < LEAST_FOLD_SHARE * self._net.total_mass:
@@ -257,7 +262,7 @@ class AutoDetail:
             if not blocks:
                 return
             card = min(blocks, key=lambda c: (-c.mass, c.item.call_id))
-            after = self.figure.with_opened(frozenset({card.item.call_id}))
+            after = self.figure.with_opened(frozenset(self._unwrapped(card.item.call_id, with_blocks=True)))
             path = self._net.calls[card.item.call_id].path
             if after.count <= min(ENOUGH_CARDS, self._budget):
                 self.log.append(f"open {path}: the figure has {self.figure.count} cards only")
