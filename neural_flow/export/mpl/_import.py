@@ -37,13 +37,10 @@ def _has_writable_home() -> bool:
         home = Path.home()
     except RuntimeError:
         return False
-    folders = [Path(os.environ.get(name) or home / rest) for name, rest in (
-        ("XDG_CONFIG_HOME", ".config"), ("XDG_CACHE_HOME", ".cache"),
-    )]  # fmt: skip
-    return all(os.access(_nearest_existing(folder / "matplotlib"), os.W_OK) for folder in folders)
+    named = [os.environ.get("XDG_CONFIG_HOME"), os.environ.get("XDG_CACHE_HOME")]
+    return all(_can_write(Path(name) if name else home) for name in named)
 
 
-def _nearest_existing(folder: Path) -> Path:
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder
+def _can_write(folder: Path) -> bool:
+    # A folder that is missing is not made for the sake of a font list, even where we may.
+    return folder.is_dir() and os.access(folder, os.W_OK)

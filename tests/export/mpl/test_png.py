@@ -194,7 +194,7 @@ def test_drawing_works_without_display_home_and_with_a_foreign_backend(tmp_path)
     here = os.path.dirname(os.path.dirname(__file__))
     env = {
         "PATH": os.environ["PATH"], "PYTHONPATH": os.getcwd(), "MPLBACKEND": "TkAgg", "DISPLAY": ":99",
-        "HOME": "/nonexistent/home", "TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1",
+        "HOME": str(tmp_path / "no" / "home"), "TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(here=here)], env=env, capture_output=True, text=True, check=False
@@ -203,3 +203,4 @@ def test_drawing_works_without_display_home_and_with_a_foreign_backend(tmp_path)
     assert ran.stdout.strip() == "tkagg"
     assert ran.stderr == ""
     assert list(tmp_path.iterdir()) == []
+    assert not os.path.exists(env["HOME"])
