@@ -77,7 +77,12 @@ def _common_path(paths: Sequence[str]) -> str:
 
 
 def _homes(sketch: Sketch, stages: Sequence[Sequence[Key]]) -> dict[str, int]:
-    """Return the module path of each member, empty where members share it (one module in a loop)."""
-    prefixes = [_common_path([sketch.items[key].path for key in keys]) for keys in stages]
-    homes = {prefix: number for number, prefix in enumerate(prefixes) if prefix}
-    return homes if len(homes) == len(prefixes) else {}
+    """Return the outermost module that holds each member and no other card; none where members share theirs."""
+    homes: dict[str, int] = {}
+    for number, keys in enumerate(stages):
+        path = _common_path([sketch.items[key].path for key in keys])
+        while (above := path.rpartition(".")[0]) and sketch.num_under[above] == len(keys):
+            path = above
+        if path:
+            homes[path] = number
+    return homes if len(homes) == len(stages) else {}

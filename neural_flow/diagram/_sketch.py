@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -49,9 +50,13 @@ class Sketch:
     opened: list[tuple[Fold, list[Key]]] = field(default_factory=list[tuple[Fold, list[Key]]])
     """Folds whose representative is drawn in full, with its items."""
 
+    num_under: Counter[str] = field(default_factory=Counter[str])
+    """How many cards lie under each module path."""
+
     def add_item(self, item: Item) -> None:
         """Add an item without links."""
         self.items[item.key] = item
+        self._count(item, 1)
         self.out[item.key] = {}
         self.into[item.key] = {}
 
@@ -74,7 +79,13 @@ class Sketch:
             del self.into[target][key]
         for source in self.into.pop(key):
             del self.out[source][key]
-        del self.items[key]
+        self._count(self.items.pop(key), -1)
+
+    def _count(self, item: Item, change: int) -> None:
+        path = item.path if item.key[0] == "stage" else ""
+        while path:
+            self.num_under[path] += change
+            path = path.rpartition(".")[0]
 
     def contract(self, keys: Iterable[Key], into: Key) -> None:
         """Let ``into`` stand for all of ``keys``: their outside links become its own."""
@@ -109,10 +120,6 @@ class Sketch:
     def keys_by_time(self, kind: Literal["stage", "join"]) -> list[Key]:
         """Return the keys of one kind in call order."""
         return sorted((key for key in self.items if key[0] == kind), key=lambda key: self.items[key].time)
-
-    def is_scoped(self, key: Key, scopes: Collection[int | None]) -> bool:
-        """Return whether an item lies in one of the folds ``scopes``."""
-        return self.items[key].scope in scopes
 
 
 def chained(first: Flow, second: Flow) -> Flow:
