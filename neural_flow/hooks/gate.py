@@ -171,7 +171,14 @@ def _version(tensor: torch.Tensor) -> int:
         return -1
 
 
-def gate_outputs(output: Any, hook: BackwardHook, *, inputs: Any = None, module: torch.nn.Module | None = None) -> Any:
+def gate_outputs(
+    output: Any,
+    hook: BackwardHook,
+    *,
+    inputs: Any = None,
+    module: torch.nn.Module | None = None,
+    gate_shared: bool = True,
+) -> Any:
     """Return ``output`` behind a gate: in backward, ``hook(g) -> g`` receives its gradient and may replace it.
 
     The very object is returned where grad mode is off or no tensor in ``output`` requires a gradient. In-place
@@ -184,17 +191,21 @@ def gate_outputs(output: Any, hook: BackwardHook, *, inputs: Any = None, module:
         hook: as for ``Hooks.add_backward_hook``.
         inputs: what the module was called with, in any nest.
         module: the module that returned ``output``.
+        gate_shared: False leaves tensors that share memory as they are: in-place operations keep working, and the hook
+            gets None for them, or is not called for an ``output`` of one tensor.
 
     Raises:
         TypeError: ``hook`` cannot be called with one argument, or ``output`` cannot be rebuilt behind a gate.
+        RuntimeError: PyTorch has no way to put a node behind a tensor of this layout.
     """
     registry = HookRegistry()
     registry.add(HookKind.backward, hook)
     leaves = gated_leaves(output)
-    if not leaves:
-        return output
     is_shared = [True] * len(leaves) if inputs is None else shared_leaves(leaves, inputs, module)
-    return attach_gate(output, leaves, is_shared, registry)
+    if not gate_shared:
+        leaves = [leaf for leaf, shared in zip(leaves, is_shared, strict=True) if not shared]
+        is_shared = [False] * len(leaves)
+    return attach_gate(output, leaves, is_shared, registry) if leaves else output
 
 
 def gated_leaves(output: Any) -> list[torch.Tensor]:
@@ -207,24 +218,36 @@ def gated_leaves(output: Any) -> list[torch.Tensor]:
 
 
 def attach_gate(output: Any, leaves: Sequence[torch.Tensor], is_shared: Sequence[bool], registry: HookRegistry) -> Any:
-    """Return ``output`` with ``leaves``, its tensors that require a gradient, behind one gate.
+    """Return ``output`` with ``leaves`` behind one gate.
 
     Args:
         output: a tensor or any nest of them. It is not changed.
-        leaves: as ``gated_leaves`` returns them.
+        leaves: tensors of ``output``, in order, that require a gradient; at least one.
         is_shared: of each of ``leaves``, whether something else reaches its memory.
         registry: its backward hooks run.
     """
     for leaf, is_alias in zip(leaves, is_shared, strict=True):
         _refuse_ungateable(leaf, is_alias)
-    structure = None if isinstance(output, torch.Tensor) else OutputStructure(output)
+    structure = None if isinstance(output, torch.Tensor) else OutputStructure(output, _found_in(output, leaves))
     call = GateCall(registry, registry.back, is_shared, structure)
     gate = BackwardHookGate if torch.compiler.is_compiling() else BackwardHookGateDual
-    gated: tuple[torch.Tensor, ...] = gate.apply(call, *leaves)  # pyright: ignore[reportAssignmentType]
+    gated: tuple[torch.Tensor, ...] = gate.apply(call, *leaves)  # pyright: ignore[reportAssignmentType]  # typed Any
     if not torch.compiler.is_compiling():
         for before, behind in zip(leaves, gated, strict=True):
             _copy_attributes(before, behind)
     return gated[0] if structure is None else structure.replace_gated(output, gated)
+
+
+def _found_in(output: Any, leaves: Sequence[torch.Tensor]) -> list[bool]:
+    """Return of each tensor leaf of ``output`` whether it is one of ``leaves``, which stand in the same order."""
+    rest = list(leaves)
+    found: list[bool] = []
+    for _, leaf in nested.tensor_leaves(output):
+        is_next = bool(rest) and leaf is rest[0]
+        found.append(is_next)
+        if is_next:
+            rest.pop(0)
+    return found
 
 
 def _refuse_ungateable(leaf: torch.Tensor, is_shared: bool) -> None:

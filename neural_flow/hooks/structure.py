@@ -31,15 +31,16 @@ class OutputStructure:
 
     Args:
         output: any nest of tensors.
+        is_gated: of each tensor leaf of ``output``, in order, whether it passes the gate.
 
     Raises:
         TypeError: the output holds a set of tensors, equal names, or a container that cannot be rebuilt.
     """
 
-    def __init__(self, output: Any) -> None:
+    def __init__(self, output: Any, is_gated: Sequence[bool]) -> None:
         refuse_sets(output)
         leaves = nested.tensor_leaves(output)
-        self.is_gated = [leaf.requires_grad for _, leaf in leaves]
+        self.is_gated = is_gated
         self.names = [name for name, _ in leaves]
         if len(set(self.names)) < len(self.names):
             raise TypeError("backward hooks need to tell the tensors of the module output apart; two have equal names")

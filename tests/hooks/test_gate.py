@@ -174,6 +174,20 @@ def test_gate_outputs_allows_in_place_only_where_it_knows_what_the_memory_is_sha
         gate_outputs(layer.weight[0], lambda g: g, inputs=(), module=layer).mul_(2)
 
 
+def test_gate_outputs_can_leave_what_shares_memory_alone():
+    seen = []
+    x = torch.ones(2, requires_grad=True)
+    h = x * 1
+    output = gate_outputs((h.view(2), h * 3, h.view(2)), lambda g: seen.append(g) or g, inputs=(h,), gate_shared=False)
+    output[0].mul_(2)
+    (output[0] + output[1] + output[2]).sum().backward()
+    assert torch.equal(x.grad, torch.full((2,), 7.0))
+    assert [(g is None) for g in seen[0]] == [True, False, True]
+    view = h.view(2)
+    assert gate_outputs(view, lambda g: g, inputs=(h,), gate_shared=False) is view
+    assert gate_outputs(view, lambda g: g, gate_shared=False) is view
+
+
 def test_gate_outputs_checks_the_hook():
     with pytest.raises(TypeError, match="register_full_backward_hook"):
         gate_outputs(torch.ones(1), lambda module, grad_input, grad_output: None)
