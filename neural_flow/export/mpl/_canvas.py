@@ -33,7 +33,19 @@ from neural_flow.text_metrics import Weight, glyph_outline, glyph_places, text_r
 _CODES = {"M": (1,), "L": (2,), "Q": (3, 3), "C": (4, 4, 4), "Z": (79,)}
 _RECT_CODES = np.array([1, 2, 2, 2, 79], np.uint8)
 _MAX_ENLARGED_PIXELS = 48e6
+# All that a user's own settings could change in our pages.
 _STATE: dict[Any, Any] = {
+    "savefig.bbox": None,
+    "savefig.facecolor": "auto",
+    "savefig.edgecolor": "auto",
+    "savefig.transparent": False,
+    "figure.autolayout": False,
+    "figure.constrained_layout.use": False,
+    "path.sketch": None,
+    "path.snap": True,
+    "path.effects": [],
+    "agg.path.chunksize": 0,
+    "pdf.inheritcolor": False,
     "path.simplify": False,
     "image.composite_image": False,
     "pdf.fonttype": 42,

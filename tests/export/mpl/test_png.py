@@ -168,6 +168,19 @@ def test_matplotlib_is_left_as_it_was(picture):
         matplotlib.rcdefaults()
 
 
+@pytest.mark.parametrize("suffix", [".png", ".pdf"])
+def test_a_users_settings_do_not_show(picture, suffix):
+    plain = render_bytes(picture, suffix)
+    theirs = {
+        "savefig.bbox": "tight", "savefig.facecolor": "red", "savefig.dpi": 20, "figure.facecolor": "blue",
+        "figure.dpi": 33, "path.sketch": (3, 10, 2), "figure.autolayout": True, "agg.path.chunksize": 2,
+        "savefig.transparent": True, "path.simplify": True, "font.family": ["serif"], "text.usetex": True,
+        "lines.linewidth": 9, "pdf.fonttype": 3, "pdf.compression": 1, "font.size": 30, "path.snap": False,
+    }  # fmt: skip
+    with matplotlib.rc_context(theirs):
+        assert render_bytes(picture, suffix) == plain
+
+
 SCRIPT = """
 import os, sys
 sys.path.insert(0, {here!r})
