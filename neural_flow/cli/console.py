@@ -17,7 +17,7 @@ from rich.text import Text
 
 from neural_flow.errors import NeuralFlowError, NeuralFlowWarning
 
-REPORT_URL_HINT = "report it with this text and the model, or a small one that shows it: see README, Reporting bugs"
+REPORT_HINT = "report it in the project's issues, with this text and the model, or a small one that shows it"
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim", "cause": "bold", "hint": "green"}
 
 
@@ -52,7 +52,7 @@ def show_bug(error: BaseException) -> None:
     _show_traceback(error)
     say("error", "this is a bug in neural-flow, not in your model")
     say("cause", _cause_text(error))
-    say("hint", REPORT_URL_HINT)
+    say("hint", REPORT_HINT)
 
 
 def _cause_text(error: BaseException) -> str:

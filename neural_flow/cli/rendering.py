@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,21 +11,12 @@ from typing import Any
 
 from neural_flow import pipeline
 from neural_flow.cli.console import PhaseProgress, prints_to_stderr, say
+from neural_flow.cli.loading import improve_hint, load_job, model_options, pipeline_options
 from neural_flow.errors import ExportError, ForwardError, ModelLoadError, NeuralFlowError, UsageError
 from neural_flow.export._base import EXPORTERS
-from neural_flow.models.arguments import parse_arguments
-from neural_flow.models.conventions import class_names, loss_function, token_words
-from neural_flow.models.inputs import SampleInputs, make_inputs, retry_command
-from neural_flow.models.target import LoadedModel, load_target
 
 STDOUT = "-"
 NUM_PHASES = 8
-_SAME_NAMES = (
-    "detail", "depth", "max_stages", "fold", "topology", "tracer", "fake", "capture", "capture_device", "attention",
-    "heads", "gradients", "saved", "color_by", "sample", "train", "seed", "autocast", "strict", "layout", "direction",
-    "width", "theme", "transparent", "cmap", "norm", "dpi", "title", "legend", "shapes", "font", "text_as_paths",
-)  # fmt: skip
-_REPEATED = ("select", "exclude", "types", "expand", "collapse", "highlight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,80 +98,17 @@ def default_stem(target: str) -> str:
 
 
 def _draw(params: Mapping[str, Any], tell: Callable[[str], None]) -> pipeline.Drawing:
-    options = _options(params, tell)
+    options = pipeline_options(params, tell)
     if params["target"].endswith(".json"):
         return _draw_stored(Path(params["target"]), options)
-    tell("loading the model")
-    loaded = load_target(
-        params["target"],
-        parse_arguments(params["arguments"] or ()),
-        seed=params["seed"],
-        weights=params["weights"],
-        unsafe_load=params["unsafe_load"],
-        allow_download=params["allow_download"],
-        device=params["device"],
-    )
-    tell("making the inputs")
-    inputs = make_inputs(
-        loaded,
-        params["inputs"] or (),
-        params["inputs_function"],
-        seed=params["seed"],
-        device=params["device"],
-        command=_command_of(params),
-    )
-    if not params["quiet"]:
-        for note in (*loaded.notes, *inputs.notes):
-            say("note", note)
+    job = load_job(params, tell)
+    options |= model_options(params, job)
     try:
-        with loaded.scope:
-            return pipeline.render(
-                loaded.model, inputs.args, inputs.kwargs, **options, **_about(loaded, inputs, params)
-            )
+        with job.loaded.scope:
+            return pipeline.render(job.loaded.model, job.inputs.args, job.inputs.kwargs, **options)
     except ForwardError as error:
-        if params["inputs"] and (command := retry_command(loaded, params["inputs"], _command_of(params))):
-            error.hint = f"inputs were {', '.join(error.input_shapes)}; this works: {command}"
+        improve_hint(error, job)
         raise
-
-
-def _options(params: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, Any]:
-    options = {name: params[name] for name in _SAME_NAMES}
-    options |= {name: tuple(params[name] or ()) for name in _REPEATED}
-    batch_dim = params["batch_dim"]
-    options["batch_dim"] = int(batch_dim) if batch_dim.lstrip("-").isdigit() else batch_dim
-    options["stats"] = params["stats"] is not False
-    options["show_stats"] = params["stats"] is True
-    options["labels"] = _read_labels(params["labels"] or ())
-    options["progress"] = tell
-    return options
-
-
-def _about(loaded: LoadedModel, inputs: SampleInputs, params: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "model_name": loaded.name,
-        "target": _portable(loaded.target),
-        "inputs": tuple(params["inputs"] or ()),
-        "tokens": token_words(loaded, params["tokens"]),
-        "class_labels": class_names(loaded, params["class_labels"]),
-        "loss": loss_function(loaded),
-    }
-
-
-def _portable(target: str) -> str:
-    """Return ``target`` without the folders of this machine: figures name no absolute path."""
-    return str(Path(target).name) if Path(target).is_absolute() else target
-
-
-def _read_labels(texts: Sequence[str]) -> dict[str, str]:
-    labels: dict[str, str] = {}
-    for text in texts:
-        path, equals, label = text.partition("=")
-        if not equals or not path:
-            raise UsageError(
-                f"cannot read --label {text!r}\nit is not PATH=TEXT", hint="for example --label enc.0=Stem"
-            )
-        labels[path] = label
-    return labels
 
 
 def _draw_stored(file: Path, options: dict[str, Any]) -> pipeline.Drawing:
@@ -211,13 +138,3 @@ def _write(
         except ExportError as error:
             refused.append(error)
     return written, refused
-
-
-def _command_of(params: Mapping[str, Any]) -> str:
-    """Return the command as typed, as far as it decides how the model is made, for the hint of an error."""
-    words = ["neural-flow", "render", params["target"]]
-    for argument in params["arguments"] or ():
-        words += ["-a", argument]
-    if params["weights"] is not None:
-        words += ["--weights", params["weights"]]
-    return shlex.join(words)

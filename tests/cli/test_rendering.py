@@ -41,10 +41,12 @@ def test_many_outputs(run: Run, folder: Path) -> None:
 
 
 def test_an_absolute_target_leaves_no_path_in_the_files(run: Run, folder: Path) -> None:
-    result = run("render", str(folder / "net.py"), "-o", "a.svg", "-o", "c.json")
+    torch.save(torch.ones(1, 3, 16, 16), folder / "x.pt")
+    result = run("render", str(folder / "net.py"), "-i", f"x=@{folder / 'x.pt'}", "-o", "a.svg", "-o", "c.json")
     assert result.code == 0, result.stderr
     for name in ("a.svg", "c.json"):
         assert str(folder) not in (folder / name).read_text()
+    assert list(json.loads((folder / "c.json").read_text())["request"]["inputs"]) == ["x=@x.pt"]
 
 
 def test_the_same_command_writes_the_same_bytes(run: Run, folder: Path) -> None:
