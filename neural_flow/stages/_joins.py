@@ -115,8 +115,8 @@ def is_head(scope: Scope, item: Item) -> bool:
 
 
 def resampling(net: Net, item: Item) -> str:
-    """Return what a leaf-like call does to the spatial size (``×2 up-conv``); empty where it does not change it."""
-    if not item.is_call or not item.is_leaf_like or item.is_light:
+    """Return what a one-layer call does to the spatial size (``×2 up-conv``); empty where it does not change it."""
+    if not item.is_call or not item.is_leaf_like or item.is_light or len(net.visible_children(item.call_id)) > 1:
         return ""
     call = net.calls[item.call_id]
     if len(call.inputs) != 1 or len(call.outputs) != 1:
