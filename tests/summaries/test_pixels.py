@@ -40,7 +40,8 @@ def test_an_index_is_within_half_a_step_of_its_value(planes: int, side: int, sca
     clipped = torch.maximum(torch.minimum(values.double(), high), low)
     wide = high > low
     assert bool((((back - clipped).abs() <= 0.501 * (high - low) / MAX_INDEX + 1e-38) | ~wide).all())
-    assert facts["is_signed"] == bool((values < 0).double().mean() >= 0.02)
+    few = bool((values < 0).double().mean() < 0.02)
+    assert not (few and facts["is_signed"])
 
 
 def test_the_range_is_the_first_and_last_percentile_of_each_plane() -> None:
@@ -98,6 +99,17 @@ def test_a_few_negative_values_do_not_make_a_signed_map(seldom: float) -> None:
     assert not is_signed(torch.where(values < 0, -1e-9, values))
     assert not is_signed(torch.zeros(0))
     assert is_signed(torch.tensor([float("nan"), -1.0, 1.0]))
+
+
+@pytest.mark.parametrize(("activation", "signed"), [(torch.nn.LeakyReLU(0.01), False), (torch.nn.Tanh(), True)])
+def test_what_leaks_a_little_below_zero_is_no_signed_map_but_loses_nothing(
+    activation: torch.nn.Module, signed: bool
+) -> None:
+    values = activation(random(2, 40, 40) * 2)
+    indices, facts = to_indices(values, "channel")
+    assert facts["is_signed"] == signed
+    assert facts["low"][0] < 0
+    assert len(indices[values < 0].unique()) > 1
 
 
 @settings(deadline=None, max_examples=40)
