@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from neural_flow.errors import TopologyUnavailable
 from neural_flow.records import OpNode, Selection, Stage, Trace, ValueRef
 from neural_flow.topology._base import TOPOLOGY_SOURCES, FlowGraph, FlowOp, TopologyQuery
-from neural_flow.topology.ownership import Ownership, find_ownership, flat_refs, last_call_id
+from neural_flow.topology.ownership import Ownership, find_ownership, flat_refs, own_call_ids
 
 
 @TOPOLOGY_SOURCES.register("dataflow")
@@ -26,8 +26,8 @@ def dataflow_graph(query: TopologyQuery) -> FlowGraph:
     ops = tuple(_flow_op(op, trace, ownership, input_owners, weights) for op in trace.ops)
     reads: dict[int, tuple[ValueRef, ...]] = {}
     leaves: dict[int, tuple[tuple[ValueRef, ...], ...]] = {}
-    for place, stage in enumerate(selection.stages):
-        reads[stage.stage_id] = _stage_reads(stage, place, trace, selection)
+    for stage in selection.stages:
+        reads[stage.stage_id] = _stage_reads(stage, trace)
         leaves[stage.stage_id] = _stage_leaves(stage, trace)
     return FlowGraph(ops=ops, reads=reads, leaves=leaves)
 
@@ -62,21 +62,19 @@ def _flow_op(
     )
 
 
-def _stage_reads(stage: Stage, place: int, trace: Trace, selection: Selection) -> tuple[ValueRef, ...]:
+def _stage_reads(stage: Stage, trace: Trace) -> tuple[ValueRef, ...]:
     if stage.kind == "output":
         return trace.outputs[stage.index].refs if stage.index < len(trace.outputs) else ()
     if stage.kind == "probe":
-        emit = sum(before.kind == "probe" for before in selection.stages[:place])
-        return trace.emits[emit].refs if emit < len(trace.emits) else ()
-    if stage.kind == "module" and stage.call_id is not None:
-        return flat_refs([refs for call in (stage.call_id, *stage.joined) for refs in trace.calls[call].input_refs])
-    return ()
+        return trace.emits[stage.index].refs if stage.index < len(trace.emits) else ()
+    return flat_refs([refs for call_id in own_call_ids(stage) for refs in trace.calls[call_id].input_refs])
 
 
 def _stage_leaves(stage: Stage, trace: Trace) -> tuple[tuple[ValueRef, ...], ...]:
     if stage.kind == "input":
         return (trace.inputs[stage.index].refs,) if stage.index < len(trace.inputs) else ()
+    if call_ids := own_call_ids(stage):
+        return trace.calls[call_ids[-1]].output_refs
     if stage.kind == "op" and stage.op_id is not None:
         return tuple(((stage.op_id, place),) for place in range(len(stage.outputs)))
-    call_id = last_call_id(stage)
-    return trace.calls[call_id].output_refs if stage.kind == "module" and call_id is not None else ()
+    return ()

@@ -36,9 +36,8 @@ def find_ownership(calls: Sequence[ModuleCall], selection: Selection) -> Ownersh
     """Return who owns what; calls joined to a card belong to it."""
     selected: dict[int, int] = {}
     for stage in selection.stages:
-        if stage.kind == "module" and stage.call_id is not None:
-            for call_id in (stage.call_id, *stage.joined):
-                selected[call_id] = stage.stage_id
+        for call_id in own_call_ids(stage):
+            selected[call_id] = stage.stage_id
     marked = {mark.call_id: mark for mark in selection.marks}
     owners: list[int | None] = []
     marks: list[EdgeMark | None] = []
@@ -50,9 +49,11 @@ def find_ownership(calls: Sequence[ModuleCall], selection: Selection) -> Ownersh
     return Ownership(calls=tuple(owners), marks=tuple(marks), ops=ops)
 
 
-def last_call_id(stage: Stage) -> int | None:
-    """Return the call whose output a card shows."""
-    return stage.joined[-1] if stage.joined else stage.call_id
+def own_call_ids(stage: Stage) -> tuple[int, ...]:
+    """Return the calls drawn in a card, in order; the card shows the output of the last one."""
+    if stage.kind == "module" and stage.call_id is not None:
+        return (stage.call_id, *stage.joined)
+    return stage.joined
 
 
 def flat_refs(leaves: Sequence[Leaf] | Sequence[tuple[ValueRef, ...]]) -> tuple[ValueRef, ...]:
@@ -73,10 +74,9 @@ class CallPlan:
         ownership = find_ownership(trace.calls, selection)
         self._ownership = ownership
         self.call_ids = {(call.path, call.call_index): call.call_id for call in trace.calls}
-        tops = {stage.call_id for stage in selection.stages if stage.kind == "module"}
-        tops |= {call_id for stage in selection.stages for call_id in stage.joined}
+        tops = {call_id for stage in selection.stages for call_id in own_call_ids(stage)}
         tops |= {mark.call_id for mark in selection.marks}
-        self.paths = {trace.calls[call_id].path for call_id in tops if call_id is not None}
+        self.paths = {trace.calls[call_id].path for call_id in tops}
         self._op_keys = _op_keys(trace, ownership)
         self.above = {path for path, *_ in self._op_keys.values()}
         for path in [*self.paths, *self.above]:

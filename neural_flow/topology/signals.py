@@ -65,6 +65,14 @@ def is_signal(signals: Sequence[tuple[bool, ...]], ref: ValueRef) -> bool:
     return flags[ref[1]] if ref[1] < len(flags) else flags[0]
 
 
+def made_of_signal(ops: Sequence[FlowOp], signals: Sequence[tuple[bool, ...]]) -> list[bool]:
+    """Return for each op whether it is, or was computed from, signal: predicted ids are, a mask is not."""
+    made = [False] * len(ops)
+    for index, op in enumerate(ops):
+        made[index] = any(signals[index]) or any(made[parent] for parent, _ in op.parents)
+    return made
+
+
 def looked_up_values(
     ops: Sequence[FlowOp], weighted: Sequence[bool], signals: Sequence[tuple[bool, ...]]
 ) -> set[tuple[int | None, ValueRef]]:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from neural_flow.records import EdgeMark, Stage, TensorMeta, ValueRef
 from neural_flow.topology._base import FlowGraph, FlowOp, Node
 from neural_flow.topology.op_names import keeps_ids, op_name
-from neural_flow.topology.signals import is_signal, looked_up_values, signal_values, weighted_ops
+from neural_flow.topology.signals import is_signal, looked_up_values, made_of_signal, signal_values, weighted_ops
 
 T = TypeVar("T")
 
@@ -72,6 +72,7 @@ class _Contraction:
         self._unknown: set[int] = set()
         weighted = weighted_ops(graph.ops)
         self._signals = signal_values(graph.ops, weighted)
+        self._made_of_signal = made_of_signal(graph.ops, self._signals)
         self._looked_up = looked_up_values(graph.ops, weighted, self._signals)
 
     def run(self) -> Wires:
@@ -151,7 +152,7 @@ class _Contraction:
         if stage.kind in ("output", "probe"):
             # what a model hands out is shown, ids too, if it was made from signal
             for line in lines.values():
-                line.is_plumbing = line.is_plumbing and not any(is_signal(self._signals, ref) for ref in line.refs)
+                line.is_plumbing = line.is_plumbing and not any(self._made_of_signal[index] for index, _ in line.refs)
         self._wires.into_stage[stage_id] = lines
         if len(lines) > 1:
             self._wires.inside[stage_id] = self._meetings(stage_id, op_ids, list(lines))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from neural_flow.records import EdgeMark, Selection, Stage, ValueRef
+from neural_flow.records import EdgeMark, ProbeEmit, Selection, Stage, ValueRef
 from neural_flow.topology.resolve import resolve_topology
 
 
@@ -243,6 +243,49 @@ def test_op_stages_and_module_stages_live_together(TraceDraft, choose, rows):
         ("a", "matmul", ()),
         ("matmul", "output", ("add",)),
         ("a", "output", ("add",)),
+    }
+
+
+def test_calls_joined_to_an_op_belong_to_its_card(TraceDraft, choose, rows):
+    t = TraceDraft()
+    x = t.input("x")
+    product = t.op("matmul", x, weight=True)
+    with t.call("norm", product, class_name="LayerNorm") as out:
+        out.append(t.op("layer_norm", product))
+    t.output(t.layer("end", out[0]))
+    trace = t.trace()
+    selection = choose(trace, ["end"], ops=[product[0]])
+    stages = tuple(
+        dataclasses.replace(stage, joined=(1,)) if stage.kind == "op" else stage for stage in selection.stages
+    )
+    topology = resolve_topology(trace, Selection(stages=stages))
+    assert rows(topology) == {("x", "matmul"), ("matmul", "end"), ("end", "output")}
+
+
+def test_an_emitted_value_leads_to_its_probe(TraceDraft, choose, rows):
+    t = TraceDraft()
+    x = t.input("x")
+    with t.call("enc", x) as out:
+        hidden = t.op("linear", x, weight=True)
+        ids = t.op("argmax", hidden, dtype="int64")
+        out.append(t.op("linear", hidden, weight=True))
+    t.output(out[0])
+    emits = tuple(
+        ProbeEmit(name=name, call_id=1, meta=t.meta(value), refs=(value,))
+        for name, value in [("h", hidden), ("i", ids)]
+    )
+    trace = t.trace(emits=emits)
+    stages = list(choose(trace, ["enc"]).stages)
+    probes = [
+        Stage(stage_id=len(stages) + k, kind="probe", name=emit.name, label=emit.name, index=k)
+        for k, emit in enumerate(emits)
+    ]
+    topology = resolve_topology(trace, Selection(stages=(stages[0], *probes, *stages[1:])))
+    assert rows(topology, "kind", "plumbing") == {
+        ("x", "enc", "primary", False),
+        ("enc", "h", "primary", False),
+        ("enc", "i", "primary", False),
+        ("enc", "output", "primary", False),
     }
 
 
