@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from random import Random
 
 from hypothesis import strategies as st
 
@@ -94,6 +95,38 @@ def diagrams(draw, max_nodes=40, has_rings=True, has_frames=True, has_texts=True
                 low = draw(st.integers(0, num_nodes - 1))
                 nodes = range(low, draw(st.integers(low, min(num_nodes - 1, low + 9))) + 1)
                 build.frame(draw(st.sampled_from(["group", "fold"])), "frame", nodes, "×3")
+    return build.done()
+
+
+@st.composite
+def large_diagrams(draw, max_nodes=300):
+    """Draw a diagram of any size by its seed: too many choices to draw one by one."""
+    random = Random(draw(st.integers(0, 2**32 - 1)))
+    num_nodes = draw(st.integers(1, max_nodes))
+    density = draw(st.sampled_from([0.7, 1.0, 1.3, 1.6, 2.2]))
+    has_rings, has_frames, has_texts, has_returns = (draw(st.booleans()) for _ in range(4))
+    build = Builder()
+    for _ in range(num_nodes):
+        if has_rings and random.random() < 0.2:
+            build.ring()
+        else:
+            build.card(
+                "x" * random.randint(0, 22),
+                planes=random.randint(1, 6),
+                width=random.uniform(8, 90),
+                height=random.uniform(5, 70),
+            )
+    for _ in range(int(density * num_nodes)):
+        target = random.randrange(num_nodes)
+        source = random.randint(max(0, target - random.choice([1, 1, 1, 2, 3, 8, num_nodes])), target)
+        if source < target:
+            build.arrow(source, target, text="y" * random.randint(1, 12) if has_texts and random.random() < 0.2 else "")
+        elif has_returns and random.random() < 0.2:
+            build.arrow(random.randint(target, num_nodes - 1), target, "return")
+    for _ in range(3 if has_frames else 0):
+        low = random.randrange(num_nodes)
+        nodes = range(low, min(num_nodes, low + random.randint(1, 10)))
+        build.frame(random.choice(["group", "fold"]), "frame", nodes, "×3")
     return build.done()
 
 

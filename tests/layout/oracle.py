@@ -12,6 +12,8 @@ from collections import defaultdict
 import networkx as nx
 import numpy as np
 
+from neural_flow.drawing import Diagram
+
 TOUCH = 0.05
 
 
@@ -328,6 +330,20 @@ def _distance(point, a, b):
 
 
 # -- the graph -------------------------------------------------------------------------------------------------------
+
+
+def parts_of(diagram):
+    """Return one diagram per connected part."""
+    graph = nx.Graph()
+    graph.add_nodes_from(node.node_id for node in diagram.nodes)
+    graph.add_edges_from((arrow.source, arrow.target) for arrow in diagram.arrows)
+    return [
+        Diagram(
+            nodes=tuple(node for node in diagram.nodes if node.node_id in part),
+            arrows=tuple(arrow for arrow in diagram.arrows if arrow.source in part),
+        )
+        for part in sorted(nx.connected_components(graph), key=min)
+    ]
 
 
 def trunk_edges(diagram):
