@@ -60,14 +60,13 @@ def build_scene(
     obstacles = contents(layout)
     marks, groups, cost_top = _figure(look, layout, obstacles)
     page = Box(x=theme.margin, y=header_bottom, width=max(extent.width, header_width), height=extent.height)
-    bottom = page.y + page.height
     if options.has_legend:
         boxes = [*obstacles, *_frame_boxes(look, layout)]
-        legend, bottom = legend_marks(look, marks, page, boxes, cost_top)
+        legend, page = legend_marks(look, marks, page, boxes, cost_top)
         marks += legend
     return Scene(
         width=round(page.width + 2 * theme.margin, 2),
-        height=round(bottom + theme.margin, 2),
+        height=round(page.y + page.height + theme.margin, 2),
         marks=(*header, *marks),
         groups=tuple(groups),
         title=figure_title(look),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
@@ -59,10 +59,14 @@ class Block:
     column_width: float = 0.0
 
 
+Placed = tuple[Block, float, float]
+"""A block and the x and y of its upper left corner."""
+
+
 def legend_marks(
     look: Look, drawn: Sequence[Mark], page: Box, obstacles: Sequence[Box], cost_top: float
-) -> tuple[list[Mark], float]:
-    """Draw the legend into the empty corners of ``page``, which may grow downwards.
+) -> tuple[list[Mark], Box]:
+    """Draw the legend into the empty corners of ``page``, which may grow downwards, and to the right if it is narrow.
 
     Args:
         look: what is drawn.
@@ -72,15 +76,17 @@ def legend_marks(
         cost_top: the largest value that cards are coloured by.
 
     Returns:
-        The marks, and the y at which the page ends.
+        The marks, and the page as large as it has become.
     """
     entries = entries_of(look)
     bars = bars_of(look, drawn, cost_top)
     choices = [_entry_blocks(entries, look)] if entries else []
     choices += [[_bar_block(bar, look)] for bar in bars]
-    places, bottom = _places(choices, bool(entries), page, obstacles)
+    narrowest = [min(block.width for block in blocks) for blocks in choices]
+    page = replace(page, width=max([page.width, *narrowest]))
+    _, bottom = _places(choices, bool(entries), page, obstacles)
     # Where the page has to grow for one block, all of them move down to its new edge.
-    page = Box(x=page.x, y=page.y, width=page.width, height=bottom - page.y)
+    page = replace(page, height=bottom - page.y)
     places, bottom = _places(choices, bool(entries), page, obstacles)
     marks: list[Mark] = []
     if entries:
@@ -88,10 +94,7 @@ def legend_marks(
         marks += _entries(entries, block, x, y, look)
     for bar, (block, x, y) in zip(bars, places, strict=True):
         marks += _bar(bar, x + block.width, y, look)
-    return marks, bottom
-
-
-Placed = tuple[Block, float, float]
+    return marks, replace(page, height=bottom - page.y)
 
 
 def _places(
@@ -106,7 +109,7 @@ def _places(
         found.append((block, x, y))
         taken.append(Box(x=x, y=y, width=block.width, height=block.height))
         bottom = max(bottom, y + block.height)
-        page = Box(x=page.x, y=page.y, width=page.width, height=bottom - page.y)
+        page = replace(page, height=bottom - page.y)
     return found, bottom
 
 
