@@ -144,8 +144,8 @@ class HookedModule(nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "__class__":
             raise AttributeError(
-                "the class of a wrapper cannot be changed, which parametrizations do; parametrize the layer, then wrap "
-                "it: with_hooks(weight_norm(layer))"
+                "the class of a wrapper cannot be changed, which parametrizations do after they took the tensor away; "
+                "make the layer anew, parametrize it and wrap the result: with_hooks(weight_norm(layer))"
             )
         if name in _OWN_STATE:
             object.__setattr__(self, name, value)
@@ -283,10 +283,11 @@ def _class_for(layer_type: type[nn.Module]) -> type[HookedModule]:
             and callable(getattr(layer_type, name, None))
         ]
         _classes[layer_type] = type(
-            f"HookedModule[{layer_type.__name__}]",
+            layer_type.__name__,  # what tools that list a model's modules print
             (HookedModule,),
             {
                 "__module__": __name__,
+                "__qualname__": f"HookedModule[{layer_type.__qualname__}]",
                 "__doc__": HookedModule.__doc__,
                 "forward": _forward_like(layer_type),
                 **{name: _layer_method(name) for name in operators},

@@ -7,6 +7,7 @@ from torch import nn
 
 from neural_flow import nested
 from neural_flow.hooks import with_hooks
+from neural_flow.torch_private import failure_of
 
 
 def hooked(layer, *back):
@@ -200,3 +201,8 @@ def test_gradient_changed_in_place_by_a_hook_is_an_error_that_names_it():
     both, _ = hooked(Function(lambda x: (x * 1, x * 2)), lambda g: (double(g[0]), g[1]))
     with pytest.raises(RuntimeError, match="changed the gradient in place"):
         sum(both(a)).sum().backward()
+
+
+@pytest.mark.parametrize("name", ["storage id", "fx tracing flag", "keep from Dynamo"])
+def test_private_interfaces_work_here(name):
+    assert failure_of(name) == ""

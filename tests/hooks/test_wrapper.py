@@ -224,6 +224,7 @@ def test_wrapper_is_another_object_of_a_named_class():
     assert isinstance(hooks, Hooks)
     assert repr(wrapper) == "Hooked(Linear(in_features=2, out_features=2, bias=True))"
     assert "HookedModule[Linear]" in repr(type(wrapper))
+    assert type(wrapper).__name__ == "Linear"
     assert type(with_hooks(nn.Linear(3, 3))[0]) is type(wrapper)
 
 
@@ -295,7 +296,7 @@ def test_lazy_layers_become_what_they_are():
 
 def test_parametrization_after_wrapping_is_refused_with_the_way_on():
     wrapper, _ = with_hooks(nn.Linear(2, 2))
-    with pytest.raises(AttributeError, match="parametrize the layer, then wrap"):
+    with pytest.raises(AttributeError, match="parametrize it and wrap the result"):
         nn.utils.parametrizations.weight_norm(wrapper)
 
 
