@@ -50,8 +50,15 @@ class _TensorNames:
                 for ref in refs:
                     places.setdefault(ref, place)
             self._leaf_of[stage_id] = places
+        self._known: dict[tuple[Node, tuple[ValueRef, ...]], tuple[TensorMeta, ...]] = {}
 
     def of(self, origin: Node, refs: tuple[ValueRef, ...]) -> tuple[TensorMeta, ...]:
+        found = self._known.get((origin, refs))
+        if found is None:
+            found = self._known[origin, refs] = self._find(origin, refs)
+        return found
+
+    def _find(self, origin: Node, refs: tuple[ValueRef, ...]) -> tuple[TensorMeta, ...]:
         if origin[0] == "join":
             return self.metas(refs)
         outputs = self._stages[origin[1]].outputs

@@ -198,7 +198,9 @@ def _merge(known: Line | None, line: Line, ref: ValueRef, is_plumbing: bool) -> 
 
 def union(first: tuple[T, ...], second: tuple[T, ...]) -> tuple[T, ...]:
     """Return what is in either, each once, in order."""
-    return first if first == second else tuple(dict.fromkeys((*first, *second)))
+    if not second or first == second:
+        return first
+    return tuple(dict.fromkeys((*first, *second))) if first else second
 
 
 def merge_steps(first: Steps, second: Steps) -> Steps:
