@@ -288,6 +288,7 @@ def test_structured_outputs_compile_in_full_graph_where_hooks_only_compute(make)
     assert torch.allclose(found, torch.autograd.grad(run(x), x)[0])
 
 
+@pytest.mark.slow
 @compiles
 def test_structured_outputs_with_hooks_that_do_more_break_the_graph():
     class Two(nn.Module):
