@@ -154,12 +154,12 @@ def find_batch(
     if batch_dim != "auto":
         dim = int(batch_dim)
         return Batch(dim, max((_size_at(leaf, dim) for leaf in asked), default=0), _lengths(asked, dim))
-    sizes = {_size_at(leaf, 0) for leaf in asked}
-    if len(sizes) != 1 or _is_unbatched(trace):
+    if _is_unbatched(trace) or _is_graph(inputs):
         return Batch()
     if _is_sequence_first(model, asked, trace):
         return Batch(1, _size_at(asked[0], 1), _lengths(asked, 1))
-    return Batch(0, sizes.pop(), _lengths(asked, 0))
+    sizes = {_size_at(leaf, 0) for leaf in asked}
+    return Batch(0, sizes.pop(), _lengths(asked, 0)) if len(sizes) == 1 else Batch()
 
 
 def _lengths(inputs: Sequence[torch.Tensor], dim: int) -> frozenset[int]:
@@ -181,10 +181,19 @@ def _is_unbatched(trace: Trace | None) -> bool:
     return False
 
 
+def _is_graph(inputs: Sequence[torch.Tensor]) -> bool:
+    """Return whether the inputs are a graph: a sparse matrix, or pairs of node numbers beside values of nodes."""
+    if any(leaf.layout != torch.strided and leaf.dim() == 2 for leaf in inputs):
+        return True
+    nodes = [leaf.shape[0] for leaf in inputs if leaf.is_floating_point() and leaf.dim() == 2]
+    pairs = [leaf for leaf in inputs if leaf.dtype == torch.int64 and leaf.dim() == 2 and leaf.shape[0] == 2]
+    return any(pair.numel() > 0 and int(pair.min()) >= 0 and int(pair.max()) < most for pair in pairs for most in nodes)
+
+
 def _is_sequence_first(model: nn.Module, inputs: Sequence[torch.Tensor], trace: Trace | None) -> bool:
     """Return whether a module of torch with the sequence first reads what the model reads, in the same order."""
     shapes = {tuple(leaf.shape[:2]) for leaf in inputs}
-    if trace is None or len(shapes) != 1 or any(leaf.dim() != 3 for leaf in inputs):
+    if trace is None or any(leaf.dim() != 3 for leaf in inputs) or len({size for _, size in shapes}) != 1:
         return False
     second = {path for module, path in module_paths(model).items() if _is_batch_second(module)}
     for call in trace.calls:
@@ -206,7 +215,9 @@ def batch_dim_of(tensor: torch.Tensor, batch: Batch, module: nn.Module | None) -
         dims = [1]
     for dim in dims:
         size = _size_at(tensor, dim)
-        if size == batch.size or (size and size % batch.size == 0 and size not in batch.lengths):
+        if size == batch.size or (size == 1 and dim == batch.dim and tensor.dim() > 1):  # the same for all elements
+            return dim
+        if size and size % batch.size == 0 and size not in batch.lengths:
             return dim
     return None
 

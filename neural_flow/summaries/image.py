@@ -32,7 +32,9 @@ class Picture:
         if context.role == "input":
             is_plane = len(shape) == 2 and shape[0] == shape[1] and min(shape) >= 16 and not _is_index(tensor)
             return is_plane or _is_picture_shape(shape)
-        return _is_picture_shape(shape) and shape[0] == 3 and _move_together(tensor)
+        # over a grey input, or one of other modalities, three channels are three classes
+        has_grey_input = context.input_picture is not None and context.input_picture.ndim == 2
+        return _is_picture_shape(shape) and shape[0] == 3 and not has_grey_input and _move_together(tensor)
 
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:

@@ -23,8 +23,11 @@ class Mask:
 
     @staticmethod
     def accepts(tensor: torch.Tensor, context: SummaryContext) -> bool:
-        """Accept booleans."""
-        return tensor.dtype == torch.bool and tensor.numel() > 0
+        """Accept booleans, and rows of zeros and ones that are given to the model."""
+        if tensor.dtype == torch.bool:
+            return tensor.numel() > 0
+        is_row = tensor.dim() == 1 and not tensor.is_floating_point() and not tensor.is_complex()
+        return context.role == "input" and is_row and tensor.numel() > 1 and bool(((tensor == 0) | (tensor == 1)).all())
 
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:

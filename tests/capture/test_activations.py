@@ -351,6 +351,50 @@ def test_windows_and_folded_sequences_show_a_share_of_one_element() -> None:
     assert_shows(of(topology, capture, "positions"), model.positions.weight.detach())
 
 
+def test_what_all_elements_share_is_a_batch_of_one() -> None:
+    class Adds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.positions = nn.Embedding(6, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.positions(torch.arange(6)[None])
+
+    model = Adds()
+    topology, capture = captured(model, (random(2, 6, 4),), "positions", sample=1)
+    assert_shows(of(topology, capture, "positions"), model.positions.weight.detach())
+
+
+def test_nodes_of_a_graph_are_no_batch() -> None:
+    class Graph(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(3, 5)
+
+        def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+            x = self.fc(x)
+            if edges.is_sparse:
+                return torch.sparse.mm(edges, x)
+            return torch.zeros_like(x).index_add(0, edges[1], x[edges[0]])
+
+    model, x = Graph(), random(7, 3)
+    pairs = torch.tensor([[0, 1, 2, 6], [1, 2, 3, 0]])
+    for edges in (pairs, torch.eye(7).to_sparse()):
+        topology, capture = captured(model, (x, edges), "fc")
+        assert_shows(of(topology, capture, "fc"), model.fc(x).detach())
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_sequences_of_two_lengths_share_their_batch() -> None:
+    model = nn.Transformer(8, 2, 1, 1, 16).eval()
+    source, target = random(9, 2, 8), random(5, 2, 8, seed=1)
+    topology, capture = captured(model, (source, target), "encoder", "decoder", sample=1)
+    assert_shows(of(topology, capture, "src"), source[:, 1])
+    assert_shows(of(topology, capture, "tgt"), target[:, 1])
+    assert of(topology, capture, "encoder").facts["sample_shape"] == (9, 8)
+    assert of(topology, capture, "decoder").facts["sample_shape"] == (5, 8)
+
+
 @pytest.mark.parametrize(("batch_dim", "expected"), [("none", (4, 5)), (1, (4,)), (0, (5,))])
 def test_the_user_can_say_where_the_batch_is(batch_dim: Any, expected: tuple[int, ...]) -> None:
     topology, capture = captured(nn.Sequential(nn.Identity()), (random(4, 5),), "0", batch_dim=batch_dim)

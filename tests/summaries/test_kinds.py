@@ -56,6 +56,8 @@ def marks_of(summary: Summary, width: float | None = None) -> tuple[Any, ...]:
         (random(1, 16000), INPUT, "signal"),
         (random(16000), INPUT, "signal"),
         (random(96, 7), INPUT, "token_map"),
+        (torch.tensor([1, 1, 0]), INPUT, "mask"),
+        (torch.tensor([1, 1, 0]), PLAIN, "tokens"),
         (torch.arange(6).reshape(2, 3), PLAIN, "token_map"),
         (torch.tensor([[True]]), PLAIN, "scalar"),
         (torch.zeros(3, 0), INPUT, "histogram"),
@@ -69,6 +71,8 @@ def test_class_scores_of_three_channels_are_no_picture() -> None:
     base = random(1, 20, 20)
     colours = torch.cat([base, base * 0.9 + 0.1, base * 0.8]) + 0.05 * random(3, 20, 20, seed=1)
     assert choose(colours, OUTPUT) == "image"
+    grey = replace(OUTPUT, input_hw=(20, 20), input_picture=np.zeros((20, 20), np.uint8))
+    assert choose(colours, grey) == "segmentation"
     scores = torch.cat([base, -base, 0.1 * random(1, 20, 20, seed=2)])
     picture = np.zeros((20, 20), np.uint8)
     assert choose(scores, replace(OUTPUT, input_hw=(20, 20), input_picture=picture)) == "segmentation"
