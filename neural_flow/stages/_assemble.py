@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from neural_flow.records import FoldKind
 from neural_flow.stages._elements import Element, FoldItem
-from neural_flow.stages._fold_labels import fold_ladder, interval_ladder
+from neural_flow.stages._fold_labels import FoldName, fold_name, interval_name
 from neural_flow.stages._joins import Followers, JoinFinder, Joins, resampling
 from neural_flow.stages._plan import Plan
 from neural_flow.stages._scope import Item, Scope
@@ -39,8 +39,7 @@ class FoldNode:
     members: list[list[Node]]
     representative: int = 0
     is_dense: bool = False
-    ladder: list[str] = field(default_factory=lambda: list[str]())
-    """Labels to try, shortest first."""
+    name: FoldName = field(default_factory=FoldName)
 
 
 Node = CardNode | FoldNode
@@ -117,8 +116,8 @@ class Assembler:
             if isinstance(element, FoldItem):
                 members = [self._nodes(scope, member, made) for member in element.members]
                 if any(members):
-                    ladder = fold_ladder(scope, element)
-                    nodes.append(FoldNode(element.kind, members, element.representative, element.is_dense, ladder))
+                    name = fold_name(scope, element)
+                    nodes.append(FoldNode(element.kind, members, element.representative, element.is_dense, name))
             elif element.index in made:
                 nodes.append(made[element.index])
             elif element.is_call and element.call_id in self._plan.opened:
@@ -148,5 +147,5 @@ class Assembler:
                 nodes.extend(inside)
             else:
                 members = [list[Node](cards_of(inside))]
-                nodes.append(FoldNode("interval", members, ladder=interval_ladder(scope, run, len(members[0]))))
+                nodes.append(FoldNode("interval", members, name=interval_name(scope, run, len(members[0]))))
         return nodes

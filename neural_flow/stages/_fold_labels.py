@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from neural_flow.stages._elements import Element, FoldItem, items_of
 from neural_flow.stages._scope import Item, Scope
 from neural_flow.stages.labels import label_ladder, short_label
 
 
-def fold_ladder(scope: Scope, fold: FoldItem) -> list[str]:
-    """Return labels for a fold, shortest first."""
+@dataclass(slots=True, frozen=True)
+class FoldName:
+    """What a fold may be called: the path of the list that it is all of, if any; other labels, shortest first."""
+
+    list_path: str = ""
+    class_name: str = ""
+    others: tuple[str, ...] = ("",)
+
+    def ladder(self, num_known: int) -> tuple[str, ...]:
+        """Return labels to try; the first ``num_known`` parts of the path are said by the title of a box."""
+        listed = label_ladder(self.list_path, self.class_name, num_known) if self.list_path else []
+        return tuple(dict.fromkeys([*listed, *self.others]))
+
+
+def fold_name(scope: Scope, fold: FoldItem) -> FoldName:
+    """Return what a fold may be called."""
     if fold.kind == "loop":
         shown = [item for element in fold.shown for item in items_of(element) if not item.is_light]
         shown = shown or [item for element in fold.shown for item in items_of(element)]
         short = dict.fromkeys(short_label(item.path, _class_name(scope, item)) for item in shown)
         full = dict.fromkeys(item.path for item in shown)
-        return [", ".join(short), ", ".join(full)]
+        return FoldName(others=(", ".join(short), ", ".join(full)))
     items = [item for member in fold.members for element in member for item in items_of(element)]
-    first, last = items[0], items[-1]
-    ladder: list[str] = []
-    prefix = _whole_list(scope, items)
-    if prefix is not None:
-        ladder += label_ladder(prefix, _class_name(scope, first))
-    ladder += [_range(scope, first, last, is_full=False), _range(scope, first, last, is_full=True)]
-    return list(dict.fromkeys(label for label in ladder if label))
+    ranges = tuple(_range(scope, items[0], items[-1], is_full=is_full) for is_full in (False, True))
+    return FoldName(_whole_list(scope, items) or "", _class_name(scope, items[0]), ranges)
 
 
 def _whole_list(scope: Scope, items: list[Item]) -> str | None:
@@ -41,10 +52,11 @@ def _is_under(path: str, prefix: str) -> bool:
     return path.startswith(f"{prefix}.") if prefix else bool(path)
 
 
-def interval_ladder(scope: Scope, run: list[Element], count: int) -> list[str]:
-    """Return labels for an interval, shortest first: first and last member, and how many."""
+def interval_name(scope: Scope, run: list[Element], count: int) -> FoldName:
+    """Return what an interval may be called: its first and last member, and how many."""
     items = [item for element in run for item in items_of(element)]
-    return [f"{_range(scope, items[0], items[-1], is_full=is_full)} ({count})" for is_full in (False, True)]
+    ranges = (_range(scope, items[0], items[-1], is_full=is_full) for is_full in (False, True))
+    return FoldName(others=tuple(f"{text} ({count})" for text in ranges))
 
 
 def _range(scope: Scope, first: Item, last: Item, *, is_full: bool) -> str:

@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 
 from neural_flow.stages._assemble import CardNode, FoldNode, Node, cards_of, drawn_cards
 from neural_flow.stages._figure import Figure
+from neural_flow.stages._fold_labels import FoldName
 from neural_flow.stages._net import Net
 from neural_flow.stages._plan import Plan
 from neural_flow.stages._tree import Tree
@@ -83,8 +84,8 @@ def cut_nodes(net: Net, nodes: list[Node], budget: int) -> list[Node]:
         else:
             cards = cards_of(run)
             names = [_name(net, card) for card in (cards[0], cards[-1])]
-            ladder = [f"{names[0]} … {names[1]} ({len(cards)})"]
-            merged.append(FoldNode("interval", [list[Node](cards)], ladder=ladder))
+            name = FoldName(others=(f"{names[0]} … {names[1]} ({len(cards)})",))
+            merged.append(FoldNode("interval", [list[Node](cards)], name=name))
     return merged
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from neural_flow.stages._assemble import CardNode, FoldNode, Node
+from neural_flow.stages._fold_labels import FoldName
 from neural_flow.stages._net import Net
-from neural_flow.stages.labels import label_ladder
 
 MIN_PERIOD = 2
 MIN_COUNT = 3
@@ -93,7 +93,7 @@ class _OpFolder:
             starts = range(best.start, best.end, best.period)
             members: list[list[Node]] = [self.fold(at, at + best.period) for at in starts]
             nodes.extend(self.fold(first, best.start) if best.start > first else [])
-            nodes.append(FoldNode("serial", members, ladder=self._ladder(best)))
+            nodes.append(FoldNode("serial", members, name=self._name(best)))
         return nodes
 
     def _read_by(self, op_id: int) -> list[int]:
@@ -178,7 +178,7 @@ class _OpFolder:
                         return member
         return limit
 
-    def _ladder(self, repeat: _Repeat) -> list[str]:
+    def _name(self, repeat: _Repeat) -> FoldName:
         """Return the list of modules that the repeats are, else the first and last op."""
         paths: list[list[str]] = []
         for at in range(repeat.start, repeat.end, repeat.period):
@@ -188,15 +188,12 @@ class _OpFolder:
                 size = next((k for k, (a, b) in enumerate(zip(common, head, strict=False)) if a != b), None)
                 common = common[: min(len(common), len(head)) if size is None else size]
             paths.append(common)
-        prefixes = {tuple(path[:-1]) for path in paths}
-        names = [
-            self._net.signals.name(card.op_id) for card in self._cards[repeat.start : repeat.start + repeat.period]
-        ]
-        fallback = [f"{names[0]} … {names[-1]}"]
-        is_list = len(prefixes) == 1 and all(path and path[-1].isdigit() for path in paths)
-        if is_list and len({path[-1] for path in paths}) == len(paths) and paths[0][:-1]:
-            return [*label_ladder(".".join(paths[0][:-1]), "block"), *fallback]
-        return fallback
+        first, last = self._cards[repeat.start], self._cards[repeat.start + repeat.period - 1]
+        ends = (f"{self._net.signals.name(first.op_id)} … {self._net.signals.name(last.op_id)}",)
+        is_list = len({tuple(path[:-1]) for path in paths}) == 1 and all(path and path[-1].isdigit() for path in paths)
+        if not is_list or len({path[-1] for path in paths}) < len(paths):
+            return FoldName(others=ends)
+        return FoldName(".".join(paths[0][:-1]), "repeat", ends)
 
     def _path(self, card: CardNode) -> str:
         call_id = self._net.trace.ops[card.op_id].call_id if card.op_id >= 0 else card.call_id

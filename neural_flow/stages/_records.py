@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from itertools import accumulate
 
 from neural_flow.records import EdgeMark, Fold, ModuleCall, ProbeEmit, Stage, StageGroup, TensorMeta
-from neural_flow.stages._assemble import CardNode, FoldNode, Node, cards_of, drawn_cards
+from neural_flow.stages._assemble import CardNode, Node, cards_of
+from neural_flow.stages._groups import find_groups
+from neural_flow.stages._naming import Namer
 from neural_flow.stages._net import Net
-from neural_flow.stages.labels import Named, make_labels, short_label
-
-WRAPPER_SHARE = 0.75
+from neural_flow.stages.labels import short_label
 
 
 class RecordMaker:
@@ -26,16 +24,21 @@ class RecordMaker:
     def __init__(self, net: Net, nodes: list[Node], outer: Sequence[int] = ()) -> None:
         self._net = net
         self._trace = net.trace
-        self._nodes = nodes
-        self._outer = outer
         self._cards = sorted(cards_of(nodes), key=lambda card: card.order)
         self._numel = [param.numel for param in self._trace.params]
         self._probes: dict[int, int] = {}
-        self._labels: dict[int, str] = {}
-        self._fold_labels: dict[int, str] = {}
+        groups = find_groups(net, nodes, outer)
+        self._namer = Namer(net, nodes, groups)
         self.stages = self._make_stages()
         self.folds = tuple(self._make_folds(nodes, None, []))
-        self.groups = tuple(self._make_groups())
+        self.groups = tuple(
+            StageGroup(
+                module=group.path,
+                label=short_label(group.path, group.path),
+                stage_ids=tuple(card.stage_id for card in group.cards),
+            )
+            for group in groups
+        )
         self.marks = tuple(
             EdgeMark(call_id=call, path=self._trace.calls[call].path, text=text)
             for card in self._cards
@@ -53,7 +56,6 @@ class RecordMaker:
         # an emit comes right behind the op that made its value
         order += [((self._emit_place(emit), len(self._trace.calls)), k) for k, emit in enumerate(self._trace.emits)]
         order.sort(key=lambda entry: entry[0])
-        self._name_cards()
         counted: set[int] = set()
         for _, entry in order:
             number = len(stages)
@@ -98,7 +100,7 @@ class RecordMaker:
             stage_id=number,
             kind="op" if is_op else "module",
             name=op.target.removeprefix("torch.") if op is not None else call_name(calls[card.call_id]),
-            label=self._labels[id(card)],
+            label=self._namer.card(card),
             class_name=self._net.signals.name(card.op_id) if is_op else calls[card.call_id].class_name,
             path=call.path if call is not None else "",
             call_id=owner,
@@ -126,50 +128,7 @@ class RecordMaker:
             params.update(self._net.signals.applied_params(op_id))
         return params
 
-    # -- labels --
-
-    def _name_cards(self) -> None:
-        """Label the drawn cards; a repeat that is not drawn is labelled by what its path alone says."""
-        self._name_scope(self._nodes, 0)
-        for card in self._cards:
-            if id(card) not in self._labels:
-                named = self._named(card, 0)
-                self._labels[id(card)] = named.class_name if named.is_op else short_label(named.path, named.class_name)
-
-    def _name_scope(self, nodes: list[Node], num_known: int) -> None:
-        """Label the cards outside boxes and the folds among themselves, then the cards of each box: it has a title."""
-        cards = [node for node in nodes if isinstance(node, CardNode)]
-        folds = [node for node in nodes if isinstance(node, FoldNode)]
-        named = [self._named(card, num_known) for card in cards]
-        labels = make_labels([*named, *(Named("", "", ladder=tuple(fold.ladder)) for fold in folds)])
-        self._labels.update((id(card), label) for card, label in zip(cards, labels, strict=False))
-        for fold, label in zip(folds, labels[len(cards) :], strict=True):
-            self._fold_labels[id(fold)] = label
-            shown = fold.members[fold.representative]
-            if fold.kind != "interval" and len(drawn_cards(shown)) > 1:
-                self._name_scope(shown, _num_common([self._named(card, 0).path for card in drawn_cards(shown)]))
-
-    def _named(self, card: CardNode, num_known: int) -> Named:
-        head = self._head_call(card)
-        if head < 0:
-            params = self._net.signals.applied_params(card.op_id)
-            # the largest parameter names an op better than its bias does
-            main = max(params, key=lambda p: (self._trace.params[p].numel, -p), default=None)
-            return Named(
-                self._trace.params[main].names[0] if main is not None else "",
-                self._net.signals.name(card.op_id),
-                is_op=True,
-            )
-        call = self._trace.calls[head]
-        return Named(call.path, call.class_name, call.call_index, num_known=num_known)
-
-    def _head_call(self, card: CardNode) -> int:
-        """Return the call that a card is named after: the one that does the work, its own first."""
-        if card.call_id < 0:
-            return -1
-        return max(card.calls, key=lambda c: (min(self._net.mass[c], 1), -card.calls.index(c)))
-
-    # -- folds and groups --
+    # -- folds --
 
     def _make_folds(self, nodes: list[Node], parent_id: int | None, made: list[Fold]) -> list[Fold]:
         for node in nodes:
@@ -183,7 +142,7 @@ class RecordMaker:
                     count=len(node.members),
                     members=tuple(self._member_ids(member) for member in node.members),
                     representative=node.representative,
-                    label=self._fold_labels.get(id(node), node.ladder[0]),
+                    label=self._namer.fold(node),
                     is_dense=node.is_dense,
                     parent_id=parent_id,
                 )
@@ -205,61 +164,8 @@ class RecordMaker:
         calls = self._trace.calls
         return any(call == call_id or call < call_id < call + self._net.num_calls[call] for call in card.calls if calls)
 
-    def _make_groups(self) -> list[StageGroup]:
-        drawn = [self._path_parts(card) for card in drawn_cards(self._nodes)]
-        num_under = Counter(prefix for parts in drawn for prefix in _prefixes(parts))
-        wanted = {_group_prefix(parts, num_under, len(drawn)) for parts in drawn}
-        wanted |= {self._trace.calls[call_id].path for call_id in self._outer}
-        wanted.discard("")
-        ids: dict[str, list[int]] = {}
-        for stage in self.stages:
-            if stage.kind in ("module", "op"):
-                for prefix in _prefixes(stage.path.split(".")):
-                    if prefix in wanted:
-                        ids.setdefault(prefix, []).append(stage.stage_id)
-        boxes = {tuple(sorted(k for member in fold.members for k in member)) for fold in self.folds}
-        return [
-            StageGroup(module=prefix, label=short_label(prefix, prefix), stage_ids=tuple(ids[prefix]))
-            for prefix in sorted(ids, key=lambda p: (ids[p][0], p.count("."), p))
-            if tuple(ids[prefix]) not in boxes
-        ]
-
-    def _path_parts(self, card: CardNode) -> list[str]:
-        """Return the path of what holds a card: its module's parent, or the owner of an op."""
-        path = self._path_of(card).split(".")
-        return path[:-1] if card.call_id >= 0 else path
-
-    def _path_of(self, card: CardNode) -> str:
-        if card.call_id >= 0:
-            return self._trace.calls[card.call_id].path
-        owner = self._trace.ops[card.op_id].call_id
-        return self._trace.calls[owner].path if owner is not None else ""
-
 
 def call_name(call: ModuleCall) -> str:
     """Return how JSON names a call: the path, ``#k`` from the second call; the class for the root."""
     name = call.path or call.class_name
     return f"{name}#{call.call_index}" if call.call_index else name
-
-
-def _num_common(paths: list[str]) -> int:
-    """Return the number of leading path components that all paths share, their own last one aside."""
-    heads = [path.split(".")[:-1] for path in paths]
-    count = 0
-    while all(len(head) > count for head in heads) and len({head[count] for head in heads}) == 1:
-        count += 1
-    return count
-
-
-def _prefixes(parts: list[str]) -> list[str]:
-    return list(accumulate(parts, lambda prefix, part: f"{prefix}.{part}"))
-
-
-def _group_prefix(parts: list[str], num_under: Counter[str], num_drawn: int) -> str:
-    """Return the outermost path prefix that holds two or more cards, but not nearly all."""
-    for prefix in _prefixes(parts):
-        if not prefix or num_under[prefix] < 2:
-            return ""
-        if num_under[prefix] <= WRAPPER_SHARE * num_drawn:
-            return prefix
-    return ""

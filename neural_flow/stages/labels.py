@@ -17,7 +17,8 @@ class Named:
     """What a label is made of.
 
     ``path`` is that of a call, or of a parameter that an op reads; its first ``num_known`` parts are said elsewhere
-    (by the title of a box). ``ladder`` overrides what is derived from them.
+    (by the title of a box). ``ladder`` overrides what is derived from them. ``scope`` is the titled box it stands in:
+    labels in different boxes may be equal.
     """
 
     path: str
@@ -26,6 +27,7 @@ class Named:
     is_op: bool = False
     num_known: int = 0
     ladder: tuple[str, ...] = ()
+    scope: str = ""
 
 
 def make_labels(named: Sequence[Named]) -> list[str]:
@@ -52,8 +54,11 @@ def make_labels(named: Sequence[Named]) -> list[str]:
                 levels.update(zip(members, nest, strict=True))
                 grown = True
                 continue
+            rivals: dict[str, set[object]] = {}
             for k in members:
-                if k not in levels and step[k] + 1 < len(ladders[k]):
+                rivals.setdefault(named[k].scope, set()).add(owners[k])
+            for k in members:
+                if len(rivals[named[k].scope]) > 1 and k not in levels and step[k] + 1 < len(ladders[k]):
                     step[k] += 1
                     grown = True
         if not grown:
@@ -62,9 +67,9 @@ def make_labels(named: Sequence[Named]) -> list[str]:
     return _number_equal_ops(_say_calls(labels, named), named)
 
 
-def label_ladder(path: str, class_name: str) -> list[str]:
-    """Return the labels to try for a path, shortest first."""
-    return _ladder(Named(path, class_name))
+def label_ladder(path: str, class_name: str, num_known: int = 0) -> list[str]:
+    """Return the labels to try for a path, shortest first; its first ``num_known`` parts are said elsewhere."""
+    return _ladder(Named(path, class_name, num_known=num_known))
 
 
 def short_label(path: str, class_name: str) -> str:

@@ -174,10 +174,18 @@ def test_parameters_are_counted_once(builder, seed):
 
 @given(seed=seeds)
 @quick
-def test_drawn_labels_are_unique_outside_boxes(builder, outlines, seed):
+def test_drawn_labels_are_unique_in_each_box(builder, outlines, seed):
     _, trace = random_trace(builder, seed)
     selection = select_stages(trace, Request())
     boxed = {k for fold in selection.folds for member in fold.members for k in member}
-    plain = [s.label for s in selection.stages if s.kind in ("module", "op") and s.stage_id not in boxed]
-    titles = [fold.label for fold in selection.folds if fold.parent_id is None]
-    assert len(set(plain + titles)) == len(plain + titles)
+    group_of = {k: group.module for group in selection.groups for k in group.stage_ids}
+    named = [
+        (group_of.get(s.stage_id), s.label)
+        for s in selection.stages
+        if s.kind in ("module", "op") and s.stage_id not in boxed
+    ]
+    for fold in selection.folds:
+        if fold.parent_id is None:
+            groups = {group_of.get(k) for member in fold.members for k in member}
+            named.append((groups.pop() if len(groups) == 1 else None, fold.label))
+    assert len(set(named)) == len(named)

@@ -1,0 +1,92 @@
+"""Which modules are drawn as boxes round their cards: the outermost that hold some, but not nearly all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from neural_flow.stages._assemble import CardNode, FoldNode, Node, cards_of, drawn_cards
+from neural_flow.stages._net import Net
+
+WRAPPER_SHARE = 0.75
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Group:
+    """A module path and all cards under it."""
+
+    path: str
+    cards: tuple[CardNode, ...]
+
+    @property
+    def num_parts(self) -> int:
+        """Number of components of the path."""
+        return self.path.count(".") + 1
+
+
+def find_groups(net: Net, nodes: list[Node], outer: Sequence[int]) -> list[Group]:
+    """Return the groups of a figure, by their first card, outer before inner.
+
+    Args:
+        net: the calls.
+        nodes: the figure.
+        outer: calls that are groups whatever their size.
+    """
+    drawn = [_holder(net, card) for card in drawn_cards(nodes)]
+    num_under = Counter(prefix for parts in drawn for prefix in prefixes(parts))
+    wanted = {_outermost(parts, num_under, len(drawn)) for parts in drawn}
+    wanted |= {net.calls[call_id].path for call_id in outer}
+    wanted.discard("")
+    inside: dict[str, list[CardNode]] = {}
+    for card in sorted(cards_of(nodes), key=lambda c: c.order):
+        for prefix in prefixes(card_path(net, card).split(".")):
+            if prefix in wanted:
+                inside.setdefault(prefix, []).append(card)
+    boxes = _fold_boxes(nodes)
+    order = {prefix: k for k, prefix in enumerate(inside)}
+    return [
+        Group(prefix, tuple(inside[prefix]))
+        for prefix in sorted(inside, key=lambda p: (inside[p][0].order, p.count("."), order[p]))
+        # a fold that holds the same cards has a box already
+        if frozenset(map(id, inside[prefix])) not in boxes
+    ]
+
+
+def card_path(net: Net, card: CardNode) -> str:
+    """Return the path of a card's module, or of the module that owns its op."""
+    if card.call_id >= 0:
+        return net.calls[card.call_id].path
+    owner = net.trace.ops[card.op_id].call_id
+    return net.calls[owner].path if owner is not None else ""
+
+
+def prefixes(parts: list[str]) -> list[str]:
+    """Return the paths of all holders of a path, outermost first, itself last."""
+    return list(accumulate(parts, lambda prefix, part: f"{prefix}.{part}"))
+
+
+def _holder(net: Net, card: CardNode) -> list[str]:
+    path = card_path(net, card).split(".")
+    return path[:-1] if card.call_id >= 0 else path
+
+
+def _outermost(parts: list[str], num_under: Counter[str], num_drawn: int) -> str:
+    """Return the outermost path prefix that holds two or more cards, but not nearly all."""
+    for prefix in prefixes(parts):
+        if not prefix or num_under[prefix] < 2:
+            return ""
+        if num_under[prefix] <= WRAPPER_SHARE * num_drawn:
+            return prefix
+    return ""
+
+
+def _fold_boxes(nodes: list[Node]) -> set[frozenset[int]]:
+    found: set[frozenset[int]] = set()
+    for node in nodes:
+        if isinstance(node, FoldNode):
+            found.add(frozenset(id(card) for card in cards_of([node])))
+            for member in node.members:
+                found |= _fold_boxes(member)
+    return found
