@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import traceback
@@ -132,6 +133,22 @@ class PhaseProgress:
             total = max(self._num_phases, self._num_done + 1)
             self._progress.update(self._task, description=name, completed=self._num_done, total=total)
         self._num_done += 1
+
+
+@contextlib.contextmanager
+def usable_streams() -> Generator[None]:
+    """Write what a narrow encoding lacks as escapes, and swallow what goes to a closed stream; restore both on exit."""
+    with contextlib.ExitStack() as stack:
+        for name in ("stdout", "stderr"):
+            stream: TextIO | None = getattr(sys, name)
+            if stream is None:
+                sink = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+                setattr(sys, name, sink)
+                stack.callback(setattr, sys, name, None)
+            elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+                stream.reconfigure(errors="backslashreplace")
+                stack.callback(stream.reconfigure, errors="strict")
+        yield
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import typer
 import typer.main
 
 from neural_flow.cli.app import app
-from neural_flow.cli.console import say, show_bug, show_error, shown_warnings
+from neural_flow.cli.console import say, show_bug, show_error, shown_warnings, usable_streams
 from neural_flow.cli.defaults import defaults_for
 from neural_flow.errors import ForwardError, NeuralFlowError
 
@@ -26,6 +26,11 @@ _COMMAND_LINE_ERROR: type[Any] = typer.BadParameter.__mro__[2]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run neural-flow on ``argv`` (those of the process without its name, if None) and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    with usable_streams():
+        return _answer(arguments)
+
+
+def _answer(arguments: list[str]) -> int:
     is_debug = "--debug" in arguments
     try:
         with shown_warnings():

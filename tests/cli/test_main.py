@@ -141,6 +141,23 @@ def test_a_reader_that_stops_is_no_error(folder: Path) -> None:
     assert "BrokenPipe" not in ran.stderr
 
 
+@pytest.mark.parametrize("arguments", ["--help", "render --help", "rend·r", "render abs·nt.py"])
+def test_a_narrow_encoding_is_no_bug(arguments: str, folder: Path) -> None:
+    surroundings = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "neural_flow", *arguments.split()]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings)
+    assert ran.returncode in (0, 2, 3)
+    assert "Traceback" not in ran.stderr
+
+
+def test_closed_streams_are_no_bug(folder: Path) -> None:
+    for number in (1, 2):
+        command = f"'{sys.executable}' -m neural_flow --version {number}>&-"
+        ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+        assert ran.returncode == 0
+        assert "Traceback" not in ran.stderr
+
+
 def test_a_model_that_exits(run: Run, folder: Path) -> None:
     text = (folder / "net.py").read_text().replace('print("the model speaks")', "raise SystemExit(7)")
     (folder / "leaves.py").write_text(text)
