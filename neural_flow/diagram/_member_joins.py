@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from neural_flow.diagram._sketch import Key, Sketch
 from neural_flow.records import Fold
 
+INSIDE = "(inside)"
+
 Signature = tuple[str, str, str, frozenset[Key]]
 """(tail or head; symbol; path; the stages of its member at this side, as the representative shows them)"""
 
@@ -108,7 +110,7 @@ def _heads(sketch: Sketch, joins: Sequence[Key], members: Numbering, homes: Mapp
             continue
         earliest[key] = min(stages, key=lambda stage: sketch.items[stage].time)
         number = members.number_of.get(earliest[key])
-        if number is not None:
+        if number is not None and key not in homes:
             _add(side, sketch, key, number, sketch.out[key], members, homes)
     side.count()
     return side
@@ -131,7 +133,7 @@ def _add(
             own.add(members.shown_by[end])
     item = sketch.items[key]
     # code inside members differs in its path by the member's own; glue around them must be of one place
-    side.add(key, number, frozenset(own), item.symbol, "" if key in homes else item.path)
+    side.add(key, number, frozenset(own), item.symbol, INSIDE if key in homes else item.path)
 
 
 def _after_members(sketch: Sketch, joins: Sequence[Key], members: Numbering) -> set[Key]:

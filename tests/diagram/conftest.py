@@ -18,10 +18,16 @@ class Net:
     """A topology from names in call order and lines.
 
     ``names``: a stage is its path; ``in:x`` and ``out:y`` are inputs and outputs, ``+name`` ``cat:name`` ``mul:name``
-    joins. ``lines``: ``a>b`` each. ``lines`` may be given details by ``(source, target)``.
+    joins. ``lines``: ``a>b`` each, with details by ``(source, target)``. ``paths``: the modules that ran joins.
     """
 
-    def __init__(self, names: str, lines: str, details: Mapping[tuple[str, str], dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self,
+        names: str,
+        lines: str,
+        details: Mapping[tuple[str, str], dict[str, Any]] | None = None,
+        paths: Mapping[str, str] | None = None,
+    ) -> None:
         self.keys: dict[str, Key] = {}
         self.stages: list[Stage] = []
         self.joins: list[Join] = []
@@ -54,7 +60,7 @@ class Net:
         for name, op in ops.items():
             key = self.keys[name]
             sources = tuple(flow.source for flow in self.flows if flow.target == key)
-            self.joins.append(Join(join_id=key[1], target=op, sources=sources))
+            self.joins.append(Join(join_id=key[1], target=op, sources=sources, path=(paths or {}).get(name, "")))
 
     def fold(
         self,

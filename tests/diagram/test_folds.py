@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import itertools
+
 from neural_flow.diagram import build_diagram
 
 
-def gpt(Net, num_layers: int):
+def gpt(Net, num_layers: int, *, is_glue: bool):
     """Embeddings, layers of [norm, attention, norm, mlp] in a residual stream, a head."""
     names, lines, stream = "in:x wte wpe +a0", "x>wte wte>a0 wpe>a0", "a0"
     for k in range(num_layers):
@@ -11,14 +13,16 @@ def gpt(Net, num_layers: int):
         lines += f" {stream}>h.{k}.ln_1 h.{k}.ln_1>h.{k}.attn {stream}>r{k} h.{k}.attn>r{k}"
         lines += f" r{k}>h.{k}.ln_2 h.{k}.ln_2>h.{k}.mlp r{k}>s{k} h.{k}.mlp>s{k}"
         stream = f"s{k}"
-    net = Net(f"{names} ln_f head out:y", f"{lines} {stream}>ln_f ln_f>head head>y")
+    paths = {f"{join}{k}": f"h.{k}" for k in range(num_layers) for join in "rs"}
+    lines += f" {stream}>ln_f ln_f>head head>y"
+    net = Net(f"{names} ln_f head out:y", lines, paths={} if is_glue else paths)
     members = [f"h.{k}.ln_1 h.{k}.attn h.{k}.ln_2 h.{k}.mlp" for k in range(num_layers)]
     return net, members
 
 
 def test_a_transformer_shows_one_layer_with_its_residuals(Net, arrows, check):
-    net, members = gpt(Net, 12)
-    for representative in (0, 5, 11):
+    for representative, is_glue in itertools.product((0, 5, 11), (False, True)):
+        net, members = gpt(Net, 12, is_glue=is_glue)
         topology = net.topology(net.fold(*members, representative=representative))
         diagram = build_diagram(topology)
         check(diagram, topology.stages)

@@ -101,7 +101,8 @@ class Gpt(nn.Module):
 def test_a_transformer_has_two_residual_rings_and_one_for_its_positions(check: Callable[..., None]):
     topology, diagram = draw(Gpt(), torch.zeros(1, 8, dtype=torch.int64))
     check(diagram, topology.stages)
-    assert [frame.badge for frame in diagram.frames if frame.kind == "fold"] == ["×6"]
+    (frame,) = (frame for frame in diagram.frames if frame.kind == "fold")
+    assert (frame.badge, sum(diagram.nodes[node].role == "ring" for node in frame.node_ids)) == ("×6", 2)
     assert rings_into(diagram) == [("add", "norm1"), ("add", "norm2"), ("add", "ln_f")]
 
 
