@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -143,6 +144,10 @@ class ModuleCallStack:
     def __enter__(self) -> ModuleCallStack:
         self._thread_id = threading.get_ident()
         self._has_kwargs = not failure_of("hooked_call_kwargs")
+        self._warnings = warnings.catch_warnings()
+        self._warnings.__enter__()
+        # compiled modules warn of any global hook; these two are meant to run
+        warnings.filterwarnings("ignore", message=r"Using `torch.compile\(module\)` when there are global hooks")
         self._pre_handle = register_module_forward_pre_hook(self._enter_call)
         # always_call: else a module that raises inside its parent's try would stay on the stack
         self._handle = register_module_forward_hook(self._exit_call, with_kwargs=True, always_call=True)
@@ -154,6 +159,7 @@ class ModuleCallStack:
         if self._pre_handle is not None and self._handle is not None:
             self._pre_handle.remove()
             forget_global_forward_hook(self._handle)
+            self._warnings.__exit__(kind, error, trace)
         self._pre_handle = self._handle = None
         self.current = None
 

@@ -40,6 +40,13 @@ def _leaves(value: Any, name: str, depth: int, above: frozenset[int]) -> Iterato
             yield from _leaves(child, name + key, depth + 1, inside)
 
 
+def children(value: Any) -> list[tuple[str, Any]]:
+    """Return (name suffix, child) for each part of a container; of another object, only its tensors."""
+    return [
+        (name, child) for name, child, is_last in _children(value) if not is_last or isinstance(child, torch.Tensor)
+    ]
+
+
 def _children(value: Any) -> Iterator[tuple[str, Any, bool]]:
     """Yield (name suffix, child, whether only a tensor counts there)."""
     if isinstance(value, Mapping):

@@ -6,8 +6,11 @@ instrument that needs it refuses. Nothing here is needed by ``render`` without a
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -15,10 +18,21 @@ import torch
 from torch import nn
 from torch._C import _autograd  # pyright: ignore[reportAttributeAccessIssue]  # built into torch, without a stub
 from torch._C._dynamo import eval_frame
-from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
+from torch._C._functorch import (
+    get_interpreter_stack,
+    get_unwrapped,
+    is_batchedtensor,
+    is_functorch_wrapped_tensor,
+    maybe_get_bdim,
+    maybe_get_level,
+)
+from torch._functorch.pyfunctorch import coerce_cinterpreter, temporarily_clear_interpreter_stack
+from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import _symbolic_trace as fx_tracing
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_hooks_with_kwargs
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.hooks import RemovableHandle
 
 _Function = TypeVar("_Function", bound=FunctionType)
@@ -62,9 +76,6 @@ def require(name: str, instrument: str) -> None:
 def self_test_names() -> tuple[str, ...]:
     """Return the names of all registered self-tests, sorted."""
     return tuple(sorted(_SELF_TESTS))
-
-
-# -- module hooks --------------------------------------------------------------------------------------------------
 
 
 def forget_global_forward_hook(handle: RemovableHandle) -> None:
@@ -111,9 +122,6 @@ def _finds_hooked_call_kwargs() -> bool:
     finally:
         handle.remove()
     return found == [{}, {"input": 7}]
-
-
-# -- tensors in tensors --------------------------------------------------------------------------------------------
 
 
 def wrapped_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
@@ -228,3 +236,101 @@ def _keep_from_dynamo_works() -> bool:
         return 3
 
     return plain() == 3
+
+
+# -- function transforms -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TransformLevel:
+    """One open ``torch.func`` transform: its kind (``vmap``, ``grad``, ``jvp``, ...), level and number of lanes."""
+
+    kind: str
+    level: int
+    batch_size: int
+
+
+def transform_levels() -> tuple[TransformLevel, ...]:
+    """Return the open function transforms, outermost first; cheap where there is none."""
+    stack = get_interpreter_stack()
+    if not stack:
+        return ()
+    levels: list[TransformLevel] = []
+    for item in stack:
+        interpreter = coerce_cinterpreter(item)
+        kind = str(interpreter.key()).rpartition(".")[2].lower()
+        size = interpreter.batch_size() if kind == "vmap" else 0  # pyright: ignore[reportAttributeAccessIssue]
+        levels.append(TransformLevel(kind, interpreter.level(), int(size)))
+    return tuple(levels)
+
+
+def unwrap_transforms(tensor: torch.Tensor) -> tuple[torch.Tensor, list[int | None]]:
+    """Return the innermost tensor and, for each of its axes, the vmap level that it belongs to or None."""
+    axes: list[int | None] = [None] * tensor.dim() if is_functorch_wrapped_tensor(tensor) else []
+    while is_functorch_wrapped_tensor(tensor):
+        if is_batchedtensor(tensor):
+            axes.insert(maybe_get_bdim(tensor), maybe_get_level(tensor))
+        tensor = get_unwrapped(tensor)
+    return tensor, axes
+
+
+outside_transforms = temporarily_clear_interpreter_stack
+"""Context in which no function transform sees an operation."""
+
+without_modes = _disable_current_modes
+"""Context in which no function or dispatch mode sees an operation."""
+
+
+def graph_task_id() -> int:
+    """Return the id of the backward pass that this thread runs, -1 outside."""
+    return torch._C._current_graph_task_id()
+
+
+@self_test("function_transforms")
+def _unwraps_lanes() -> bool:
+    seen: list[tuple[Any, ...]] = []
+    value = torch.arange(6.0).reshape(2, 3)
+
+    def look(row: torch.Tensor) -> torch.Tensor:
+        plain, axes = unwrap_transforms(row)
+        with outside_transforms(), without_modes():
+            seen.append((plain.sum().item(), axes, [level.kind for level in transform_levels()]))
+        return row.sum()
+
+    torch.func.vmap(torch.func.grad(look), in_dims=1)(value)
+    return graph_task_id() == -1 and seen == [(15.0, [None, 1], [])] and transform_levels() == ()
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` stands for a value without having one (fake, functional or proxy tensors of a tracer)."""
+    return isinstance(tensor, FakeTensor) or torch._is_functional_tensor(tensor) or tensor.is_meta
+
+
+@contextlib.contextmanager
+def force_eager() -> Iterator[None]:
+    """Context in which compiled functions and higher-order operators run as plain Python; imports the compiler."""
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+def is_higher_order(function: Any) -> bool:
+    """Whether ``function`` is an operator that takes functions: cond, scan, while_loop, map."""
+    return isinstance(function, HigherOrderOperator)
+
+
+@self_test("force_eager")
+def _forces_eager() -> bool:
+    with force_eager():
+        return torch.compile(lambda x: x + 1)(torch.zeros(1)).item() == 1.0
+
+
+def define_effect(name: str, function: Callable[..., None]) -> None:
+    """Define the operator ``name`` from an annotated function that returns nothing and has an effect.
+
+    Compilers keep it in their graphs, in order, and run it each time the graph runs.
+    """
+    operator = torch.library.custom_op(name, function, mutates_args=(), schema="(Tensor[] leaves, int token, str spec) -> ()")
+    operator.register_fake(lambda leaves, token, spec: None)
+    namespace, _, short = name.partition("::")
+    effects = importlib.import_module("torch._higher_order_ops.effects")
+    effects._register_effectful_op(getattr(getattr(torch.ops, namespace), short).default, effects._EffectType.ORDERED)

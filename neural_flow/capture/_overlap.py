@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -51,6 +53,17 @@ def do_overlap(first: Region, second: Region) -> bool:
     if boxes is None:
         return True
     return all(a < b + m and b < a + n for (a, n), (b, m) in zip(*boxes, strict=True))
+
+
+def do_fill(parts: Sequence[Region], whole: Region) -> bool:
+    """Return whether disjoint ``parts`` together hold every byte of ``whole``; where it is left open, no."""
+    num_bytes = 0
+    for index, part in enumerate(parts):
+        boxes = _boxes(part, whole)
+        if boxes is None or any(do_overlap(part, other) for other in parts[:index]):
+            return False
+        num_bytes += prod(min(a + n, b + m) - max(a, b) for (a, n), (b, m) in zip(*boxes, strict=True))
+    return num_bytes == prod(size for _, size in whole.dims)
 
 
 def does_cover(outer: Region, inner: Region) -> bool:

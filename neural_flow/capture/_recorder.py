@@ -57,8 +57,6 @@ class Recorder:
         self.num_opaque_joins = 0
         self._escapes: list[tuple[int | None, int, Refs]] = []
 
-    # -- one op ----------------------------------------------------------------------------------------------------
-
     def record(self, call: OpCall) -> None:
         """Record one call of a tensor function."""
         if call.name.startswith("_foreach_") and (calls := elementwise_calls(call)) is not None:
@@ -75,7 +73,7 @@ class Recorder:
             return
         is_tagged = self.values.is_tagged
         fresh = [out for out in outputs if not is_tagged(out) and not is_among(out, call.leaves)]
-        if len(fresh) > 1 and (sources := self._separate_sources(call.leaves, fresh)) is not None:
+        if len(outputs) > 1 and (sources := self._separate_sources(call.leaves, fresh)) is not None:
             for source, out in zip(sources, fresh, strict=True):
                 self._make(call, self.sources([source], out), [out])
         elif fresh:
@@ -98,7 +96,7 @@ class Recorder:
     def _make(self, call: OpCall, sources: tuple[Refs, tuple[int, ...]], outputs: Tensors, role: OpRole = "op") -> None:
         op_id = self.add(call.func, *sources, outputs, role)
         for index, out in enumerate(outputs):
-            self.values.tag(out, ((op_id, index),), op_id)
+            self.values.tag(out, ((op_id, index),), op_id, can_be_view=role == "op")
 
     def _separate_sources(self, leaves: Tensors, outputs: Tensors) -> Tensors | None:
         """Return the one argument that each output is a view of, where one op for all would say too much.
@@ -166,8 +164,6 @@ class Recorder:
         """Return the values that ``tensor`` holds; a tensor that nobody saw being made gets a source of its own."""
         refs = self.values.read(tensor)
         return self.add_unknown(tensor) if refs is None else refs
-
-    # -- making ops ------------------------------------------------------------------------------------------------
 
     def add(
         self,

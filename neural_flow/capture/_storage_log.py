@@ -6,10 +6,12 @@ import weakref
 
 import torch
 
-from neural_flow.capture._overlap import Region, do_overlap, does_cover
+from neural_flow.capture._overlap import Region, do_fill, do_overlap, does_cover
 from neural_flow.records import ValueRef
 
 Refs = tuple[ValueRef, ...]
+
+_MAX_PARTS = 64  # more writes than this are not checked for filling a view together
 
 
 class StorageLog:
@@ -18,38 +20,40 @@ class StorageLog:
     Args:
         storage: kept by weak reference only.
         base: the values that fill the whole storage.
-        time: op id from which ``base`` holds.
+        time: the op that made it; ``last_time`` is the last op that wrote it.
         param_id: the parameter that this storage belongs to, or None.
     """
 
-    __slots__ = ("base", "base_time", "last_time", "param_id", "storage", "writes")
+    __slots__ = ("base", "last_time", "param_id", "storage", "writes")
 
     def __init__(self, storage: torch.UntypedStorage, base: Refs, time: int, param_id: int | None = None) -> None:
         self.storage = weakref.ref(storage)
         self.base = base
-        self.base_time = time
         self.last_time = time
         self.param_id = param_id
-        self.writes: list[tuple[int, ValueRef, Region]] = []
+        self.writes: list[tuple[ValueRef, Region]] = []
 
     def write(self, ref: ValueRef, time: int, region: Region, nbytes: int) -> None:
         """Note that op ``time`` wrote ``region`` of a storage of ``nbytes`` bytes."""
         self.last_time = time
         if region.is_dense and region.start == 0 and region.end >= nbytes:
-            self.base, self.base_time, self.writes = (ref,), time, []
+            self.base, self.writes = (ref,), []
             return
-        self.writes = [old for old in self.writes if not does_cover(region, old[2])]
-        self.writes.append((time, ref, region))
+        self.writes = [old for old in self.writes if not does_cover(region, old[1])]
+        self.writes.append((ref, region))
 
-    def read(self, refs: Refs, time: int, region: Region) -> Refs:
-        """Return what ``region`` holds for a tensor whose own value ``refs`` dates from op ``time``."""
-        found = list(self.base if self.base_time > time else refs)
-        for when, ref, written in self.writes:
-            if when > time and do_overlap(written, region):
-                if does_cover(written, region):
-                    found.clear()
-                found.append(ref)
-        return tuple(dict.fromkeys(found))
+    def read(self, region: Region) -> Refs:
+        """Return the values that ``region`` holds."""
+        base = self.base
+        found: list[tuple[ValueRef, Region]] = []
+        for write in self.writes:
+            if do_overlap(write[1], region):
+                if does_cover(write[1], region):
+                    base, found = (), []
+                found.append(write)
+        if base and 1 < len(found) <= _MAX_PARTS and do_fill([written for _, written in found], region):
+            base = ()
+        return tuple(dict.fromkeys((*base, *(ref for ref, _ in found))))
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:

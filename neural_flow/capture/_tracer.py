@@ -40,6 +40,7 @@ class Tracer:
 
     Attributes:
         trace: the records, from the moment the context is left.
+        on_param_write: called with a parameter before something writes it.
         error: what went wrong in the tracer itself, or None; the model is not disturbed by it.
         num_blind: how many values came from where the tracer does not see, but other code of the model may.
     """
@@ -83,7 +84,7 @@ class Tracer:
         return self._trace
 
     def __enter__(self) -> Self:
-        if self._recorder is not None:
+        if self._recorder is not None or self._trace is not None:
             raise RuntimeError(f"a {type(self).__name__} records one run; make a new one for another")
         unheld_refcount()  # measured before any mode is on
         self._parts = model_parts(self._paths)
@@ -121,6 +122,20 @@ class Tracer:
                 raise
         return self.trace
 
+    def save_params_under(self, tensors: list[torch.Tensor]) -> None:
+        """Tell ``on_param_write`` of each parameter whose bytes are about to be written through one of ``tensors``."""
+        recorder = self._recorder
+        if self.on_param_write is None or recorder is None:
+            return
+        for tensor in tensors:
+            param = recorder.values.param_under(tensor)
+            if param is not None:
+                self.on_param_write(param)
+
+    def written_params(self) -> list[torch.Tensor]:
+        """Return the parameters that the run wrote."""
+        return [self._parts.params[param_id] for param_id in self.trace.written_param_ids]
+
     def lasting_unknown(self) -> list[int]:
         """Return the ops that stand for tensors of unknown origin that are still alive, and stop counting these."""
         if any(tensor() is not None for _, tensor in self._unknown):
@@ -139,8 +154,6 @@ class Tracer:
     def _quiet(self) -> AbstractContextManager[object]:
         """Return a context in which the tracer's own work with tensors is not traced."""
         return no_torch_function()
-
-    # -- module calls ----------------------------------------------------------------------------------------------
 
     def _on_enter(self, frame: CallFrame, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
         parent = frame.parent
@@ -176,8 +189,9 @@ class Tracer:
                 continue
             refs = recorder.add_source(leaf, "input", name)
             self._inputs.append((name, raw_meta(leaf), refs))
+            if id(leaf) in tagged:
+                recorder.values.join(leaf, tagged[id(leaf)], refs[0][0])
             tagged[id(leaf)] = (*tagged.get(id(leaf), ()), *refs)
-            recorder.values.tag(leaf, tagged[id(leaf)], refs[0][0])
 
     def _on_exit(self, frame: CallFrame, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         call = self._calls[frame.call_id]
@@ -277,8 +291,6 @@ class Tracer:
                 )
                 self._emits.append(emit)
 
-    # -- records ---------------------------------------------------------------------------------------------------
-
     def _finished_trace(self, error: Exception | None) -> Trace:
         recorder = self._recorder
         assert recorder is not None
@@ -293,6 +305,7 @@ class Tracer:
             inputs=tuple(Leaf(name=name, meta=finished_meta(raw), refs=refs) for name, raw, refs in self._inputs),
             outputs=tuple(Leaf(name=name, meta=finished_meta(raw), refs=refs) for name, raw, refs in self._outputs),
             emits=tuple(self._emits),
+            written_param_ids=tuple(sorted(recorder.values.written_param_ids())),
             has_dataflow=self.error is None and self.is_following,
             tracer=self.name,
             failure=None if error is None else failure_of(error, self._raised, self._calls),

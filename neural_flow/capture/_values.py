@@ -31,7 +31,7 @@ class ValueTable:
         self._constants = {id(constant) for constant in constants}
         self._pinned = [*params, *constants]  # while these live, no other tensor can have their identity
         self._pinned_storages: list[torch.UntypedStorage] = []
-        self._tags: dict[int, tuple[weakref.ref[torch.Tensor], Refs, int, StorageLog | None]] = {}
+        self._tags: dict[int, tuple[weakref.ref[torch.Tensor], Refs, int, StorageLog | None, bool]] = {}
         self._storages: dict[int, StorageLog] = {}
         self._has_writes = False
         for index, tensor in enumerate(self._pinned):
@@ -60,17 +60,19 @@ class ValueTable:
         """
         tag = self._tags.get(id(tensor))
         if tag is not None and tag[0]() is tensor:
-            _, refs, time, log = tag
+            _, refs, time, log, is_view = tag
             if log is None:
                 return refs
             if log.storage() is storage_of(tensor):  # else it was given other bytes, unseen
-                return refs if log.last_time <= time else _read_log(log, refs, time, tensor, view)
+                if log.last_time <= time and not (is_view and log.writes):
+                    return refs
+                return _read_log(log, tensor, view)
         elif id(tensor) in self.param_ids or id(tensor) in self._constants:
             log = self.log_of(tensor) if self._has_writes else None
-            return () if log is None or log.last_time < 0 else _read_log(log, (), -1, tensor, view)
+            return () if log is None or log.last_time < 0 else _read_log(log, tensor, view)
         log = self.log_of(tensor)
         if log is not None:
-            return _read_log(log, log.base, log.base_time, tensor, view)
+            return _read_log(log, tensor, view)
         return self._read_inner(tensor)
 
     def _read_inner(self, tensor: torch.Tensor) -> Refs | None:
@@ -87,7 +89,7 @@ class ValueTable:
         for log in self._storages.values() if address else ():
             storage = log.storage()
             if storage is not None and storage.device.type != "meta" and storage.data_ptr() == address:
-                return _read_log(log, log.base, log.base_time, tensor, None)
+                return _read_log(log, tensor, None)
         return None
 
     def is_tagged(self, tensor: torch.Tensor) -> bool:
@@ -105,6 +107,11 @@ class ValueTable:
         log = self.log_of(tensor)
         return None if log is None else log.param_id
 
+    def written_param_ids(self) -> set[int]:
+        """Return the ids of the parameters that were written during the run."""
+        written = {log.param_id for log in self._storages.values() if log.param_id is not None and log.last_time >= 0}
+        return written | {param_id for identity, param_id in self.param_ids.items() if identity in self._tags}
+
     def param_under(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """Return the parameter whose bytes ``tensor`` shows, or None."""
         param_id = self.param_ids.get(id(tensor))
@@ -121,11 +128,27 @@ class ValueTable:
         log = self._storages.get(id(storage))
         return log if log is not None and log.storage() is storage else None
 
-    def tag(self, tensor: torch.Tensor, refs: Refs, time: int) -> None:
-        """Note that ``tensor`` holds ``refs`` since op ``time``."""
+    def join(self, tensor: torch.Tensor, refs: Refs, time: int) -> None:
+        """Note that ``tensor`` holds ``refs`` besides what it holds, since op ``time``."""
+        refs = tuple(dict.fromkeys((*(self.read(tensor) or ()), *refs)))
+        self.tag(tensor, refs, time)
+        log = self.log_of(tensor)
+        if log is not None and not log.writes:
+            log.base = refs
+
+    def tag(self, tensor: torch.Tensor, refs: Refs, time: int, *, can_be_view: bool = False) -> None:
+        """Note that ``tensor`` holds ``refs`` since op ``time``.
+
+        Args:
+            tensor: what was made or written.
+            refs: the value.
+            time: the op that made it.
+            can_be_view: where it only shows bytes that were there before, it stands for what was written into them:
+                of a buffer that was filled in parts, a view is no value of its own.
+        """
         storage = storage_of(tensor)
         if storage is None:
-            self._tags[id(tensor)] = (weakref.ref(tensor), refs, time, None)
+            self._tags[id(tensor)] = (weakref.ref(tensor), refs, time, None, False)
             for inner in wrapped_tensors(tensor):
                 if not self.is_tagged(inner):
                     self.tag(inner, refs, time)
@@ -133,7 +156,8 @@ class ValueTable:
         log = self._storages.get(id(storage))
         if log is None or log.storage() is not storage:
             log = self._storages[id(storage)] = StorageLog(storage, refs, time)
-        self._tags[id(tensor)] = (weakref.ref(tensor), refs, time, log)
+            can_be_view = False
+        self._tags[id(tensor)] = (weakref.ref(tensor), refs, time, log, can_be_view)
 
     def write(self, target: torch.Tensor, ref: ValueRef, time: int) -> None:
         """Note that op ``time`` wrote ``ref`` into the bytes of ``target``."""
@@ -151,12 +175,10 @@ class ValueTable:
         log.write(ref, time, region, storage.nbytes())
 
 
-def _read_log(log: StorageLog, refs: Refs, time: int, tensor: torch.Tensor, view: torch.Tensor | None) -> Refs:
-    if log.last_time <= time:
-        return refs
+def _read_log(log: StorageLog, tensor: torch.Tensor, view: torch.Tensor | None) -> Refs:
     if view is None or storage_of(view) is not log.storage():
         view = tensor
     try:
-        return log.read(refs, time, region_of(view))
+        return log.read(region_of(view))
     except RuntimeError:  # a view without strides: whatever was written may be in it
-        return tuple(dict.fromkeys((*refs, *log.base, *(ref for _, ref, _ in log.writes))))
+        return tuple(dict.fromkeys((*log.base, *(ref for ref, _ in log.writes))))

@@ -84,8 +84,8 @@ class _FunctionMode(TorchFunctionMode):
             leaves = collect_tensors(args, [])
             if kwargs:
                 collect_tensors(kwargs.values(), leaves)
-            if self.tracer.on_param_write is not None and may_write(name, kwargs):
-                self._save_params(leaves)
+            if may_write(name, kwargs):
+                self.tracer.save_params_under(leaves)
             versions = versions_of(leaves)
             result = func(*args, **kwargs)
             if isinstance(result, _NO_TENSORS) and name not in ARRAY_ESCAPES:
@@ -117,16 +117,6 @@ class _FunctionMode(TorchFunctionMode):
             return
         written = written_by_name(name, args, kwargs, leaves, versions) if leaves else []
         recorder.record(OpCall(func, name, args, kwargs, leaves, written, result))
-
-    def _save_params(self, leaves: Tensors) -> None:
-        recorder = self.recorder
-        save = self.tracer.on_param_write
-        if recorder is None or save is None:
-            return
-        for leaf in leaves:
-            param = recorder.values.param_under(leaf)
-            if param is not None:
-                save(param)
 
 
 def _are_plain(leaves: Tensors) -> bool:

@@ -77,14 +77,19 @@ class _DispatchMode(TorchDispatchMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
         recorder = self.recorder
-        if recorder is None or self._is_paused or self.tracer.error is not None:
+        if recorder is None or self._is_paused:
+            return func(*args, **kwargs)
+        written = _written_by_schema(func, args, kwargs)
+        if written:
+            with self.paused():
+                self.tracer.save_params_under(written)
+        result = func(*args, **kwargs)
+        if self.tracer.error is not None:
             return result
         try:
             with self.paused():
                 leaves = collect_tensors((*args, *kwargs.values()), [])
-                written = _written_by_schema(func, args, kwargs)
                 recorder.record(OpCall(func, short_name(func), args, kwargs, leaves, written, result))
         except Exception as error:  # a fault of the tracer must not become one of the model
             self.tracer.error = error

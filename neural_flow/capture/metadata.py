@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -76,13 +76,21 @@ class _Run:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     options: dict[str, Any]
+    written: Iterable[torch.Tensor] = ()
 
     def once(self, kind: type[Tracer], stand_ins: StandIns | None = None) -> tuple[Trace, Tracer]:
         """Run once under a tracer of the given kind."""
-        with Session(self.model, self.args, self.kwargs, stand_ins=stand_ins, **self.options) as session:
+        options: dict[str, Any] = {
+            **self.options,
+            "stand_ins": stand_ins,
+            "written_params": () if stand_ins else self.written,
+        }
+        with Session(self.model, self.args, self.kwargs, **options) as session:
             follower = kind(self.model)
             follower.on_param_write = session.save_param
             trace = follower.run(session.args, session.kwargs)
+        if stand_ins is None:
+            self.written = {id(param): param for param in (*self.written, *follower.written_params())}.values()
         return _with_constants(trace, follower), follower
 
     def checked(self, kind: type[Tracer], stand_ins: StandIns | None = None) -> Trace:

@@ -1,0 +1,101 @@
+"""Overlap and cover of views, against an oracle that lists the bytes of each view."""
+
+import itertools
+
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from neural_flow.capture._overlap import do_fill, do_overlap, does_cover, region_of
+
+
+def bytes_of(tensor: torch.Tensor) -> set[int]:
+    item = tensor.element_size()
+    covered: set[int] = set()
+    for index in itertools.product(*(range(size) for size in tensor.shape)):
+        element = tensor.storage_offset() + sum(i * s for i, s in zip(index, tensor.stride(), strict=True))
+        covered.update(range(element * item, (element + 1) * item))
+    return covered
+
+
+@st.composite
+def slices(draw: st.DrawFn, base: torch.Tensor, steps: tuple[int, ...] = (1,)) -> torch.Tensor:
+    """A view by plain indices: ints, slices, steps and transposes."""
+    view = base
+    index: list[int | slice] = []
+    for size in base.shape:
+        if draw(st.integers(0, 3)) == 0:
+            index.append(draw(st.integers(0, size - 1)))
+        else:
+            start = draw(st.integers(0, size - 1))
+            index.append(slice(start, draw(st.integers(start + 1, size)), draw(st.sampled_from(steps))))
+    view = view[tuple(index)]
+    return view.transpose(0, 1) if view.dim() >= 2 and draw(st.booleans()) else view
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_overlap_of_plain_slices_is_exact(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from([torch.uint8, torch.float32, torch.float64]))
+    base = torch.zeros(3, 4, 5, dtype=dtype)
+    one, two = data.draw(slices(base)), data.draw(slices(base))
+    first, second = bytes_of(one), bytes_of(two)
+    assert do_overlap(region_of(one), region_of(two)) == bool(first & second)
+    if does_cover(region_of(one), region_of(two)):
+        assert second <= first
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_overlap_never_misses_and_cover_never_invents(data: st.DataObject) -> None:
+    base = torch.zeros(4, 6, 4)
+    views = [
+        data.draw(
+            st.one_of(
+                slices(base, steps=(1, 2, 3)),
+                slices(base.view(12, 8), steps=(1, 2)),
+                slices(base.view(torch.uint8), steps=(1, 4)),
+                st.just(base.view(-1)),
+                st.just(base[0, 0].expand(3, 4)),
+            )
+        )
+        for _ in range(2)
+    ]
+    first, second = map(bytes_of, views)
+    one, two = map(region_of, views)
+    if first & second:
+        assert do_overlap(one, two)
+    if does_cover(one, two):
+        assert second <= first
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_parts_fill_a_view_where_their_bytes_add_up(data: st.DataObject) -> None:
+    base = torch.zeros(4, 6)
+    rows, columns = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 5))
+    corners = [base[:rows, :columns], base[rows:, :columns], base[:rows, columns:], base[rows:, columns:]]
+    parts = data.draw(st.lists(st.one_of(st.sampled_from(corners), slices(base)), max_size=5))
+    whole = data.draw(st.one_of(st.just(base), slices(base)))
+    parts = [part for part in parts if bytes_of(part) & bytes_of(whole)]
+    covered: set[int] = set().union(*map(bytes_of, parts))
+    is_disjoint = sum(len(bytes_of(part)) for part in parts) == len(covered)
+    is_filled = do_fill([region_of(part) for part in parts], region_of(whole))
+    assert is_filled == (is_disjoint and bytes_of(whole) <= covered)
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_dense_view_covers_what_lies_in_it(data: st.DataObject) -> None:
+    base = torch.zeros(4, 6)
+    rows = data.draw(st.integers(0, 3))
+    whole = base[rows:]
+    part = data.draw(slices(base))
+    assume(bytes_of(part) <= bytes_of(whole))
+    assert does_cover(region_of(whole), region_of(part))
+
+
+def test_empty_views_overlap_nothing() -> None:
+    base = torch.zeros(4, 6)
+    assert not do_overlap(region_of(base[:0]), region_of(base))
+    assert does_cover(region_of(base), region_of(base[:, :0]))
