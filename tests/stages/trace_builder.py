@@ -143,9 +143,15 @@ class TraceBuilder:
         return self._ops[value[0]].outputs[value[1]]
 
     def _infos(self) -> Iterator[ModuleInfo]:
+        under: dict[str, set[int]] = {path: set() for path in self._modules}
         for path, module in self._modules.items():
-            inside = [m for p, m in self._modules.items() if not path or p == path or p.startswith(path + ".")]
-            ids = tuple(sorted({k for m in inside for k in m.own}))
+            parts = path.split(".") if path else []
+            for size in range(len(parts) + 1):
+                holder = ".".join(parts[:size])
+                if holder in under:
+                    under[holder].update(module.own)
+        for path, module in self._modules.items():
+            ids = tuple(sorted(under[path]))
             is_plain = module.class_name == "Sequential"
             params = [self._params[k] for k in ids]
             yield ModuleInfo(
