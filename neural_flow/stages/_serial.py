@@ -98,6 +98,7 @@ class _Run:
     def __init__(self, scope: Scope, elements: list[Element], signatures: list[int]) -> None:
         self._elements = elements
         self._signatures = signatures
+        self._has_dataflow = scope.net.trace.has_dataflow
         position_of: dict[int, int] = {}
         for position, element in enumerate(elements):
             for item in items_of(element):
@@ -249,6 +250,11 @@ class _Run:
 
     def _is_worth(self, start: int, period: int, count: int) -> bool:
         positions = range(start, start + count * period)
+        if not self._has_dataflow:
+            # a module called again may be a second tower as well as a second step: only wiring tells
+            paths = [item.path for p in positions for item in items_of(self._elements[p])]
+            if len(set(paths)) < len(paths):
+                return False
         num_cards = sum(not self._is_light[p] for p in self._positions(start, period, 0))
         if num_cards == 0:
             return False

@@ -295,6 +295,12 @@ def test_without_dataflow_every_detail_works(trace_of, without_dataflow, detail)
         assert not names(selection, ("op",))
 
 
+def test_without_dataflow_two_towers_are_not_a_repeat(trace_of, without_dataflow):
+    selection = select_stages(without_dataflow(trace_of("siamese")), Request())
+    assert not selection.folds
+    assert "tower.0#1" in names(selection)
+
+
 def test_probes_are_stages_where_they_were_emitted(builder):
     b = builder()
     with b.call("", "Net") as out:
