@@ -61,7 +61,7 @@ def attention_watch(
         sample=pictures.context.sample,
         batch_size=pictures.batch.size,
         max_side=pictures.context.max_side,
-        is_wanted=lambda frame: owner(frame) is not None,
+        is_wanted=lambda frame: (stage := owner(frame)) is not None and pictures.is_wanted(stage),
         on_record=take,
     )
 

@@ -44,6 +44,8 @@ class Pictures:
     batch: Batch
     capture_device: torch.device
     has_stats: bool = True
+    wanted: frozenset[int] | None = None
+    """Ids of the stages that get a picture; None is all. Statistics are taken of all."""
     summaries: dict[int, _Raw] = field(default_factory=dict[int, "_Raw"])
     stats: dict[int, TensorStats] = field(default_factory=dict[int, TensorStats])
     attention: dict[int, list[_Raw]] = field(default_factory=dict[int, "list[_Raw]"])
@@ -73,6 +75,8 @@ class Pictures:
         stats = tensor_stats(leaf) if self.has_stats else None
         if stats is not None:
             self.stats[stage.stage_id] = stats
+        if not self.is_wanted(stage):
+            return
         context = self._context_of(stage, leaf, module)
         if packing is None:
             kind, arrays, facts = summarise(leaf, context)
@@ -85,6 +89,10 @@ class Pictures:
         self.summaries[stage.stage_id] = self._raw(kind, tensor_meta(leaf), arrays, facts)
         if stage.kind == "input":
             self.context = self._inputs.note(take_sample(leaf, context), kind, arrays, self.context)
+
+    def is_wanted(self, stage: Stage) -> bool:
+        """Return whether ``stage`` gets a picture. Inputs always do: others are painted over them."""
+        return self.wanted is None or stage.kind == "input" or stage.stage_id in self.wanted
 
     def take_attention(
         self, stage: Stage, weights: torch.Tensor, facts: Mapping[str, Any], heads: tuple[int, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from traceback import walk_tb
 from typing import Any
@@ -49,6 +49,7 @@ def run_capture_pass(
     max_side: int = _MAX_SIDE,
     max_planes: int = 6,
     image_norm: tuple[Sequence[float], Sequence[float]] | None = None,
+    picture_ids: Collection[int] | None = None,
 ) -> Capture:
     """Run ``model`` and summarise the output of every stage of ``topology`` where it is made.
 
@@ -78,6 +79,8 @@ def run_capture_pass(
         max_side: longest side of a stored map, in pixels.
         max_planes: most channels of a stored stack.
         image_norm: mean and std by channel that normalised the image input; undone in its picture.
+        picture_ids: ids of the stages that get a picture, None for all. Members of a fold that only its representative
+            stands for cost more than half of the pass in deep models.
 
     Returns:
         Summaries and statistics by stage id, all read-only numpy arrays.
@@ -104,6 +107,7 @@ def run_capture_pass(
             batch=find_batch(model, leaves, batch_dim, trace),
             capture_device=torch.device(capture_device),
             has_stats=has_stats,
+            wanted=None if picture_ids is None else frozenset(picture_ids),
         )
         for stage in plan.inputs:
             if stage.index < len(leaves):

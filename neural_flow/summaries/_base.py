@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import torch
@@ -153,8 +154,13 @@ def choose(tensor: torch.Tensor, context: SummaryContext) -> str:
     """Return the name of the kind with the highest priority that accepts ``tensor`` (a sample without batch)."""
     if tensor.numel() == 0:
         return "histogram"  # which says that there is nothing
-    ranked = sorted(SUMMARIES.items(), key=lambda item: (-item[1].priority, item[0]))
-    return next(name for name, kind in ranked if kind.accepts(tensor, context))
+    return next(name for name, kind in _ranked(SUMMARIES.names()) if kind.accepts(tensor, context))
+
+
+@lru_cache(maxsize=4)
+def _ranked(names: tuple[str, ...]) -> tuple[tuple[str, type[SummaryKind]], ...]:
+    kinds = [(name, SUMMARIES.get(name)) for name in names]
+    return tuple(sorted(kinds, key=lambda item: (-item[1].priority, item[0])))
 
 
 def front_size(summary: Summary, context: SummaryContext, style: DrawStyle) -> tuple[float, float]:

@@ -562,6 +562,16 @@ def test_heads_can_be_chosen() -> None:
         captured(model, (x,), "0", heads="first")
 
 
+def test_pictures_can_be_limited_to_what_is_drawn() -> None:
+    model, x = nn.Sequential(Block(), Block()), random(1, 5, 8)
+    topology, capture = captured(model, (x,), "0", "1", picture_ids=[2])
+    assert [stage.name for stage in topology.stages] == ["input", "0", "1", "output"]
+    assert set(capture.summaries) == {0, 2}
+    assert set(capture.attention) == {2}
+    assert set(capture.stats) == {0, 1, 2, 3}
+    assert not capture.skipped
+
+
 # -- failures ------------------------------------------------------------------------------------------------------
 
 
