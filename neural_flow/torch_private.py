@@ -329,8 +329,26 @@ def define_effect(name: str, function: Callable[..., None]) -> None:
 
     Compilers keep it in their graphs, in order, and run it each time the graph runs.
     """
-    operator = torch.library.custom_op(name, function, mutates_args=(), schema="(Tensor[] leaves, int token, str spec) -> ()")
+    operator = torch.library.custom_op(
+        name, function, mutates_args=(), schema="(Tensor[] leaves, int token, str spec) -> ()"
+    )
     operator.register_fake(lambda leaves, token, spec: None)
     namespace, _, short = name.partition("::")
     effects = importlib.import_module("torch._higher_order_ops.effects")
     effects._register_effectful_op(getattr(getattr(torch.ops, namespace), short).default, effects._EffectType.ORDERED)
+
+
+def default_device_mode() -> Any:
+    """Return the mode that ``torch.set_default_device`` has put on, or None; an explicit ``cpu`` has one too."""
+    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+
+
+@self_test("default_device_mode")
+def _finds_default_device_mode() -> bool:
+    before = default_device_mode()
+    if before is not None:
+        return hasattr(before, "device")
+    torch.set_default_device("cpu")
+    mode = default_device_mode()
+    torch.set_default_device(None)
+    return mode.device == torch.device("cpu") and default_device_mode() is None

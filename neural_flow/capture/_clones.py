@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+from torch.nn.parameter import is_lazy
 
 from neural_flow.capture._storage_log import storage_of
 from neural_flow.torch_private import failure_of, set_version
@@ -63,9 +63,12 @@ class Cloner:
 
 
 def _detached_copy(tensor: torch.Tensor) -> torch.Tensor:
-    if isinstance(tensor, UninitializedBuffer | UninitializedParameter):
-        return tensor
-    return tensor.detach().clone()
+    return _lazy_copy(tensor) if is_lazy(tensor) else tensor.detach().clone()
+
+
+def _lazy_copy(tensor: Any) -> Any:
+    """Return another tensor to be initialized: it becomes an ordinary one in place when it is first used."""
+    return type(tensor)(requires_grad=tensor.requires_grad, device=tensor.device, dtype=tensor.dtype)
 
 
 class StateSwap:
@@ -103,10 +106,8 @@ class StateSwap:
 
     def _stand_in(self, param: Any) -> Any:
         if id(param) not in self._params:
-            if isinstance(param, UninitializedParameter):  # becomes another class in place when it is first used
-                # its constructor takes device and dtype, which its stub does not know
-                make: Any = UninitializedParameter
-                self._params[id(param)] = make(param.requires_grad, param.device, param.dtype)
+            if is_lazy(param):
+                self._params[id(param)] = _lazy_copy(param)
             else:
                 self._params[id(param)] = param if self._convert_param is None else self._convert_param(param)
         return self._params[id(param)]
@@ -147,9 +148,8 @@ class StateSwap:
             else:
                 container.clear()
                 container.extend(content) if isinstance(container, deque) else container.update(content)
-        for buffer, copy, version in self._scripted:
-            if buffer._version != version:
-                with torch.no_grad():
-                    buffer.copy_(copy)
-                if not failure_of("set_version"):
-                    set_version(buffer, version)
+        for buffer, copy, version in self._scripted:  # normalization writes them without counting a version
+            with torch.no_grad():
+                buffer.copy_(copy)
+            if not failure_of("set_version"):
+                set_version(buffer, version)

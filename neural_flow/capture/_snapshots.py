@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from neural_flow.torch_private import failure_of, set_version
+from neural_flow.torch_private import default_device_mode, failure_of, set_version
 
 Restore = Callable[[], None]
 
@@ -45,7 +45,7 @@ def frozen_gc() -> Generator[None]:
 def save_switches() -> Restore:
     """Save the process-wide switches that a model can turn, and return what puts them back."""
     dtype = torch.get_default_dtype()
-    device = torch.get_default_device()
+    device_mode = default_device_mode()
     fastpath = torch.backends.mha.get_fastpath_enabled()
     grad = torch.is_grad_enabled()
 
@@ -54,8 +54,8 @@ def save_switches() -> Restore:
         torch.backends.mha.set_fastpath_enabled(fastpath)
         if torch.get_default_dtype() is not dtype:
             torch.set_default_dtype(dtype)
-        if torch.get_default_device() != device:
-            torch.set_default_device(device)
+        if default_device_mode() is not device_mode:
+            torch.set_default_device(None if device_mode is None else device_mode.device)
 
     return restore
 

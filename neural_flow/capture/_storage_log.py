@@ -57,11 +57,11 @@ class StorageLog:
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """Return the storage of ``tensor``, or None where it has none of its own (sparse, nested, wrapped)."""
+    """Return the storage of ``tensor``, or None where it has none of its own (sparse, nested, wrapped, lazy)."""
     kind = type(tensor)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter and hasattr(kind, "__tensor_flatten__"):
         return None
     try:
         return tensor.untyped_storage()
-    except (RuntimeError, NotImplementedError):
+    except (RuntimeError, ValueError, NotImplementedError):
         return None
