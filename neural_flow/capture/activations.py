@@ -19,6 +19,7 @@ from neural_flow.capture._plan import CallKey, Plan, choose_leaf, find_batch, ma
 from neural_flow.capture.session import Session
 from neural_flow.module_calls import CallFrame, ModuleCallStack, module_paths
 from neural_flow.nested import tensor_leaves
+from neural_flow.probe import Probe, observe_every_emit
 from neural_flow.records import Capture, Failure, Stage, Topology, Trace
 from neural_flow.summaries._base import Norm, SummaryContext
 
@@ -114,6 +115,7 @@ def run_capture_pass(
                 pictures.take(stage, leaves[stage.index])
         with ExitStack() as stack:
             stack.enter_context(watched_calls(model, plan.calls, _call_watcher(plan, pictures)))
+            _watch_emits(plan, pictures, stack)
             op_watch = _op_watch(model, plan, pictures, stack)
             if has_attention and has_attention_calls(model, trace):
                 # below the watch of ops in the stack of modes, so that it knows which op is running
@@ -189,6 +191,24 @@ def _packing_of(leaf: torch.Tensor, output: Any) -> PackedSequence | None:
     """Return the packed sequence in ``output`` whose data is ``leaf``: its rows are steps of all sequences mixed."""
     parts = output if isinstance(output, tuple | list) and not isinstance(output, PackedSequence) else (output,)
     return next((part for part in parts if isinstance(part, PackedSequence) and part.data is leaf), None)
+
+
+def _watch_emits(plan: Plan, pictures: Pictures, stack: ExitStack) -> None:
+    """Show each emitted tensor in the stage that has its place among all that the model emits."""
+    if not plan.probes:
+        return
+    stages = {stage.index: stage for stage in plan.probes}
+    num_seen = 0
+
+    def take(probe: Probe, value: Any) -> None:
+        nonlocal num_seen
+        for _, leaf in tensor_leaves(value):
+            stage = stages.get(num_seen)
+            num_seen += 1
+            if stage is not None:
+                pictures.take(stage, leaf)
+
+    stack.callback(observe_every_emit(take).remove)
 
 
 def _op_watch(model: nn.Module, plan: Plan, pictures: Pictures, stack: ExitStack) -> OpWatch | None:

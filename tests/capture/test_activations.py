@@ -15,6 +15,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from neural_flow.capture.activations import capture_activations, run_capture_pass
 from neural_flow.capture.metadata import run_metadata_pass
 from neural_flow.errors import UsageError
+from neural_flow.probe import Probe
+from neural_flow.probe import _core as probe_core
 from neural_flow.records import Capture, Edge, ModelInfo, Stage, Summary, Topology, Trace
 from neural_flow.summaries._pixels import MAX_INDEX
 
@@ -278,6 +280,26 @@ def test_ops_are_found_again_by_their_place_in_their_call() -> None:
         if name in expected:
             assert_shows(summary, expected[name].pop(0))
     assert not any(expected.values())
+
+
+def test_emitted_values_are_shown_in_their_order() -> None:
+    probe = Probe.make(name="seen")
+
+    class Emits(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            probe.emit({"a": x * 2, "b": x * 3})
+            probe.emit(x * 5)
+            return x
+
+    model, x = Emits(), random(1, 6)
+    trace = run_metadata_pass(model, (x,))
+    stages = [Stage(stage_id=index, kind="probe", name=f"seen {index}", label="", index=index) for index in (0, 2)]
+    stages = [replace(stage, stage_id=index) for index, stage in enumerate(stages)]
+    topology = Topology(model=ModelInfo(name="", class_name=""), stages=tuple(stages), edges=())
+    capture = run_capture_pass(model, (x,), {}, topology, trace=trace)
+    assert_shows(of(topology, capture, "seen 0"), x * 2)
+    assert_shows(of(topology, capture, "seen 2"), x * 5)
+    assert not probe_core._EVERY_EMIT
 
 
 # -- batches -------------------------------------------------------------------------------------------------------
