@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeVar
@@ -307,7 +307,7 @@ def is_fake(tensor: torch.Tensor) -> bool:
 
 
 @contextlib.contextmanager
-def force_eager() -> Iterator[None]:
+def force_eager() -> Generator[None]:
     """Context in which compiled functions and higher-order operators run as plain Python; imports the compiler."""
     with torch.compiler.set_stance("force_eager"):
         yield

@@ -76,9 +76,7 @@ def while_loop(condition: Callable[[Any], Any], body: Callable[[Any], Any], init
             carry = new if mask is None else _chosen(holds, new, carry)
 
 
-def cond(
-    predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any
-) -> Any:
+def cond(predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
     """Return ``if_true(*operands)`` where ``predicate`` holds, else ``if_false(*operands)``.
 
     Only the branch that is taken runs. Under ``vmap``, where lanes take different branches, both run, each lane keeps

@@ -17,7 +17,7 @@ import torch
 
 from neural_flow import nested, torch_private
 from neural_flow.probe import _in_graph
-from neural_flow.probe._frames import COLLECTORS, FRAMES, Collector, Frame, place_of, record
+from neural_flow.probe._frames import COLLECTORS, FRAMES, Collector, place_of, record
 from neural_flow.probe._hops import HopWatch
 from neural_flow.probe._lanes import open_lanes, split_lanes
 
@@ -182,7 +182,7 @@ class Probe:
         return outcome, collector.offers
 
     def observe(self, callback: Callable[[Any], None]) -> ObserverHandle:
-        """Call ``callback(value)`` at every emit of this probe, before any collect takes it, whether one is open or not.
+        """Call ``callback(value)`` at every emit of this probe, before collectors, also where none is open.
 
         The callback gets the value itself, wrapped by transforms or not; it must not change it. Returns a handle.
         """
@@ -219,7 +219,9 @@ def _spec_of(value: Any, marks: dict[int, str]) -> str:
         return "*"
     parts = nested.children(value)
     if not parts and not isinstance(value, list | tuple | dict | set):
-        raise TypeError(f"a probe takes nests of tensors, not {type(value).__name__} ({value!r}); use torch.tensor(...)")
+        raise TypeError(
+            f"a probe takes nests of tensors, not {type(value).__name__} ({value!r}); use torch.tensor(...)"
+        )
     inside = ", ".join(f"{name.lstrip('.')}: {_spec_of(part, marks)}" for name, part in parts)
     return f"{type(value).__name__}({inside})"
 

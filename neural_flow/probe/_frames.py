@@ -9,19 +9,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from neural_flow import nested, torch_private
 from neural_flow.probe._lanes import Lanes, open_lanes
-
-if TYPE_CHECKING:
-    from neural_flow.probe._core import Probe
 
 _TORCH = torch.__path__[0]
 
@@ -87,9 +84,9 @@ class SiteTree:
 
 @dataclass(slots=True, eq=False)
 class Collector:
-    """One open collect."""
+    """One open collect of ``probe``."""
 
-    probe: Probe
+    probe: Any
     depth: int
     graph_task_id: int
     offers: list[Any] = field(default_factory=list[Any])
@@ -165,9 +162,7 @@ def _flat_rows(execution: Execution, leaves: list[torch.Tensor]) -> list[torch.T
 def _row_keys(execution: Execution) -> np.ndarray[Any, Any]:
     """Return ``[rows, nesting]``: for each lane combination its indices, step indices set between where they nest."""
     columns: list[tuple[float, int]] = [(level + 0.5, -1 - index) for index, level in enumerate(execution.lanes.levels)]
-    columns += [
-        (float(depth), step) for depth, step in zip(execution.frame_depths, execution.steps, strict=True)
-    ]
+    columns += [(float(depth), step) for depth, step in zip(execution.frame_depths, execution.steps, strict=True)]
     columns.sort(key=lambda column: column[0])  # stable: constructs at one depth stay in their own order
     rows = list(itertools.product(*(range(size) for size in execution.lanes.sizes)))
     return np.array([[row[-1 - what] if what < 0 else what for _, what in columns] for row in rows]).reshape(
@@ -202,7 +197,7 @@ def record(collector: Collector, value: Any, lanes: Lanes, place: Place) -> None
 
 
 @contextlib.contextmanager
-def open_construct(name: str, *, depth: int, has_own_steps: bool = True) -> Iterator[Frame]:
+def open_construct(name: str, *, depth: int, has_own_steps: bool = True) -> Generator[Frame]:
     """Context in which a construct runs; its caller is ``depth`` frames above. Leaving it delivers, also on errors."""
     outer = FRAMES.get()
     frame = Frame(name, place_of(depth + 2), open_lanes(), has_own_steps)
