@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from neural_flow.diagram._rings import SYMBOLS
 from neural_flow.diagram._sketch import Key
-from neural_flow.records import Edge, Flow, Join, Stage, Topology
+from neural_flow.records import Edge, Flow, Join, Stage, TensorMeta, Topology
 
 
 def stored_lines(topology: Topology) -> tuple[tuple[Join, ...], tuple[Flow, ...]]:
@@ -16,6 +18,29 @@ def stored_lines(topology: Topology) -> tuple[tuple[Join, ...], tuple[Flow, ...]
     op that is the join itself, joins inside: its edges end at the card.
     """
     return _Reader(topology).run()
+
+
+def with_arrivals(topology: Topology) -> tuple[Flow, ...]:
+    """Return the flows, each with the shape in which it arrives where a graph file kept only the shape it left with.
+
+    A stage with one input reads that; a join that adds or concatenates passes the spatial size on to its reader.
+    """
+    if all(flow.arrived or not flow.tensors for flow in topology.flows):
+        return topology.flows
+    arrivals: dict[Key, tuple[TensorMeta, ...]] = {
+        ("stage", stage.stage_id): stage.inputs for stage in topology.stages if len(stage.inputs) == 1
+    }
+    readers: dict[Key, list[Key]] = {}
+    for flow in topology.flows:
+        readers.setdefault(flow.source, []).append(flow.target)
+    for join in sorted(topology.joins, key=lambda join: -join.join_id):
+        key: Key = ("join", join.join_id)
+        known = [arrivals[reader] for reader in readers.get(key, ()) if reader in arrivals]
+        if known and SYMBOLS.get(join.target) in ("add", "concat", "mul"):
+            arrivals[key] = known[0]
+    return tuple(
+        flow if flow.arrived else replace(flow, arrived=arrivals.get(flow.target, ())) for flow in topology.flows
+    )
 
 
 class _Reader:

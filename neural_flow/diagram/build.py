@@ -9,7 +9,7 @@ from neural_flow.diagram._folds import apply_folds
 from neural_flow.diagram._frames import find_frames
 from neural_flow.diagram._rings import drop_idle_joins, hide_plumbing, merge_rings, symbol_of
 from neural_flow.diagram._sketch import Item, Key, Sketch, Time
-from neural_flow.diagram._stored import stored_lines
+from neural_flow.diagram._stored import stored_lines, with_arrivals
 from neural_flow.drawing import Diagram, DiagramNode
 from neural_flow.records import Join, Topology
 
@@ -41,7 +41,7 @@ def build_diagram(topology: Topology) -> Diagram:
 
 def _sketch(topology: Topology) -> Sketch:
     sketch = Sketch()
-    joins, flows = (topology.joins, topology.flows) if topology.flows else stored_lines(topology)
+    joins, flows = (topology.joins, with_arrivals(topology)) if topology.flows else stored_lines(topology)
     residuals = frozenset(topology.residual_stage_ids)
     times: dict[Key, Time] = {}
     for place, stage in enumerate(topology.stages):

@@ -249,3 +249,14 @@ def test_a_stored_graph_keeps_joins_inside_a_card_inside(Net, arrows, meta):
     )
     topology = Topology(model=ModelInfo(name="", class_name=""), stages=tuple(stages), edges=edges)
     assert arrows(build_diagram(topology)) == {"x>enc", "enc>mid", "mid>up", "enc>up"}
+
+
+def test_a_stored_graph_tells_the_factors_from_what_stages_read(Net, arrows, meta):
+    topology = unet(Net, meta).topology()
+    inputs = {"d1": meta(1, 4, 32, 32), "u0": meta(1, 12, 64, 64)}
+    topology = dataclasses.replace(
+        topology,
+        stages=tuple(dataclasses.replace(stage, inputs=inputs.get(stage.name, ())) for stage in topology.stages),
+        flows=tuple(dataclasses.replace(flow, arrived=()) for flow in topology.flows),
+    )
+    assert {("d0>d1", "pool ÷2"), ("d1>concat0", "up ×2")} <= arrows(build_diagram(topology), "text")
