@@ -51,6 +51,7 @@ def run_capture_pass(
     max_planes: int = 6,
     image_norm: tuple[Sequence[float], Sequence[float]] | None = None,
     picture_ids: Collection[int] | None = None,
+    on_raise: Callable[[Exception], None] | None = None,
 ) -> Capture:
     """Run ``model`` and summarise the output of every stage of ``topology`` where it is made.
 
@@ -82,6 +83,7 @@ def run_capture_pass(
         image_norm: mean and std by channel that normalised the image input; undone in its picture.
         picture_ids: ids of the stages that get a picture, None for all. Members of a fold that only its representative
             stands for cost more than half of the pass in deep models.
+        on_raise: told the exception that the model raised, where it did; ``failure`` holds its text only.
 
     Returns:
         Summaries and statistics by stage id, all read-only numpy arrays.
@@ -125,8 +127,9 @@ def run_capture_pass(
             try:
                 output = model(*session.args, **session.kwargs)
             except Exception as error:  # the partial picture is worth having; the caller raises
-                failure = failure_of(model, error, trace)
-                output = None
+                failure, output = failure_of(model, error, trace), None
+                if on_raise is not None:
+                    on_raise(error)
         outputs = [leaf for _, leaf in output_leaves(output)]
         for stage in plan.outputs:
             if stage.index < len(outputs):

@@ -633,7 +633,9 @@ def test_where_the_model_raises_what_ran_is_kept() -> None:
     trace = run_metadata_pass(model, (x,))
     topology = make_topology(trace, "0", "1", "2")
     for known in (trace, None):
-        capture = run_capture_pass(model, (x,), {}, topology, trace=known)
+        raised: list[Exception] = []
+        capture = run_capture_pass(model, (x,), {}, topology, trace=known, on_raise=raised.append)
+        assert [type(error) for error in raised] == [RuntimeError]
         assert capture.failure is not None
         assert (capture.failure.module, capture.failure.type) == ("2", "RuntimeError")
         assert "mat1 and mat2" in capture.failure.message
