@@ -14,6 +14,8 @@ HEADER_ROOM = 48.0
 """What a drawing adds above and below its layout: header and legend."""
 MAX_ASPECT = 3.0
 MAX_SHORT_LAYERS = 12
+MAX_BOTH_NODES = 100
+"""Larger diagrams are tried in rows only: they never fit a page, and columns look no better."""
 
 
 def lay_out(diagram: Diagram, sizes: Sizes, options: LayoutOptions, style: str = "auto") -> Layout:
@@ -47,6 +49,8 @@ def _choose_sheet(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> She
             if box.width <= options.max_width and box.height <= options.max_height:
                 return curved
     directions: list[Direction] = ["lr", "tb"] if options.direction == "auto" else [options.direction]
+    if len(diagram.nodes) > MAX_BOTH_NODES:
+        directions = directions[:1]
     candidates: list[tuple[tuple[float, int], int, Wrapping]] = []
     for index, direction in enumerate(directions):
         draft = make_draft(diagram, sizes, direction)

@@ -33,7 +33,25 @@ def frame_boxes(plan: Plan, tree: FrameTree, rooms: FrameRooms, direction: Direc
                 rows[row][frame] = Box(x=start, y=low, width=end - start, height=high - low)
             else:
                 rows[row][frame] = Box(x=low, y=start, width=high - low, height=end - start)
+        for frame in range(len(tree.frames)):
+            if frame not in plan.bands.frame_start:
+                box = _loose_box(plan, tree, frame, layers, direction)
+                if box is not None:
+                    rows[row][frame] = box
     return rows
+
+
+def _loose_box(plan: Plan, tree: FrameTree, frame: int, layers: list[int], direction: Direction) -> Box | None:
+    """Return the box round the members of a frame for which the grid kept no room; it will carry a bracket."""
+    nodes = [node for node in sorted(tree.members[frame]) if plan.grid.layer[node] in layers]
+    if not nodes:
+        return None
+    start = min(plan.node_start(node) for node in nodes)
+    end = max(plan.body_span(node)[1] for node in nodes)
+    low = min(plan.across(node) - plan.shapes[node].before for node in nodes)
+    high = max(plan.across(node) + plan.shapes[node].after for node in nodes)
+    x, y, right, bottom = (start, low, end, high) if direction == "lr" else (low, start, high, end)
+    return Box(x=x, y=y - tree.top_room(frame), width=right - x, height=bottom - y + tree.top_room(frame))
 
 
 def row_reach(plan: Plan, tree: FrameTree, rooms: FrameRooms, layers: list[int]) -> dict[int, tuple[float, float]]:
@@ -69,10 +87,13 @@ def open_frames(plan: Plan, tree: FrameTree, layer: int) -> dict[int, int]:
     """
     if not 0 < layer < plan.grid.num_layers:
         return {}
-    before = {frame for element in plan.grid.rows[layer - 1] for frame in plan.grid.frames[element]}
-    after = {frame for element in plan.grid.rows[layer] for frame in plan.grid.frames[element]}
+    going_on = [
+        frame
+        for frame, (first, last) in enumerate(tree.spans)
+        if first < layer <= last and frame in plan.bands.frame_start
+    ]
     ranks: dict[int, int] = {}
-    for frame in sorted(before & after, reverse=True):
+    for frame in reversed(going_on):
         ranks[frame] = 1 + max((rank for child, rank in ranks.items() if tree.parent[child] == frame), default=0)
     return ranks
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from neural_flow.drawing import Box, Frame, FramePlacement, Sizes
 from neural_flow.layout._base import FRAME_PADDING
@@ -30,6 +30,8 @@ class FrameTree:
     is_loose: list[bool]
     title_width: list[float]
     title_height: list[float]
+    spans: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """First and last layer of each frame, once elements are marked."""
 
     def top_room(self, frame: int) -> float:
         """Return the room between the upper border and what the frame holds."""
@@ -94,7 +96,7 @@ def mark_elements(grid: Grid, tree: FrameTree) -> None:
         grid.frames[node] = tree.path(node)
     if not tree.frames:
         return
-    spans = [_layer_span(grid, members) for members in tree.members]
+    tree.spans = [_layer_span(grid, members) for members in tree.members]
     for source, lanes in grid.buses.items():
         targets = [graph.target[edge] for edge in graph.outgoing[source]]
         for lane in lanes:
@@ -103,7 +105,7 @@ def mark_elements(grid: Grid, tree: FrameTree) -> None:
             grid.frames[lane] = tuple(
                 frame
                 for frame, members in enumerate(tree.members)
-                if spans[frame][0] <= layer <= spans[frame][1]
+                if tree.spans[frame][0] <= layer <= tree.spans[frame][1]
                 and not tree.is_loose[frame]
                 and (
                     all(target in members for target in ahead)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from neural_flow.drawing import Arrow, Box, Diagram, Direction, Layout, LayoutOptions, Placement, Point, Sizes
+from neural_flow.drawing import (
+    Arrow,
+    Box,
+    Diagram,
+    Direction,
+    FramePlacement,
+    Layout,
+    LayoutOptions,
+    Placement,
+    Point,
+    Sizes,
+)
 from neural_flow.layout._base import (
     ARROW_LABEL_GAP,
     FRAME_PADDING,
@@ -158,15 +169,33 @@ def make_sheet(draft: Draft, style: str) -> Sheet:
         obstacles += [(index, box) for box in (body, label) if box is not None]
     points = route_curves(plan) if draft.is_curved else route_orthogonal(plan)
     routes = make_routes(order_ways(graph, points), is_curved=draft.is_curved, direction=draft.direction)
-    titled: set[int] = set()
-    for boxes in frame_boxes(plan, draft.tree, draft.rooms, draft.direction):
-        sheet.frames.extend(place_frames(draft.tree, boxes, obstacles, titled))
-        titled.update(boxes)
+    sheet.frames.extend(_place_all_frames(draft, obstacles))
     taken = [box for _, box in obstacles] + title_strips(draft.tree, sheet.frames)
     sheet.routes.extend(
         place_arrow_labels(routes, draft.sizes.arrow_labels, taken, prefers_level=draft.direction == "lr")
     )
     return sheet
+
+
+def _place_all_frames(draft: Draft, obstacles: list[tuple[int, Box]]) -> list[FramePlacement]:
+    """Return the frames of all rows. A frame that cannot be a box in one of its rows is a box in none."""
+    rows = frame_boxes(draft.plan, draft.tree, draft.rooms, draft.direction)
+    while True:
+        placed: list[FramePlacement] = []
+        titled: set[int] = set()
+        broken: set[int] = set()
+        for boxes in rows:
+            found = place_frames(draft.tree, boxes, obstacles, titled)
+            whole = {frame.frame_id for frame in found if not frame.is_bracket}
+            broken |= {index for index in boxes if draft.tree.frames[index].frame_id not in whole}
+            titled.update(boxes)
+            placed += found
+        boxed = {index for index in broken if not draft.tree.is_loose[index]}
+        boxed = {index for index in boxed if sum(index in boxes for boxes in rows) > 1}
+        if not boxed:
+            return placed
+        for index in boxed:
+            draft.tree.is_loose[index] = True
 
 
 def order_ways(graph: FlowGraph, points: dict[int, list[Point]]) -> list[tuple[Arrow, int, list[Point]]]:

@@ -101,7 +101,7 @@ def _trunk_in_the_middle(grid: Grid, elements: list[int], *, lanes_after: bool) 
     if not trunk and rest:
         trunk = [min(rest, key=lambda element: (not grid.is_node(element), element))]
         rest.remove(trunk[0])
-    # A single sibling takes the side of the lanes; the odd one of several the other, where deeper siblings will be fewer.
+    # A single sibling takes the side of the lanes; of several, the odd one takes the other, to balance them.
     half = (len(rest) + 1) // 2 if lanes_after == (len(rest) > 1) else len(rest) // 2
     return rest[:half] + trunk + rest[half:]
 

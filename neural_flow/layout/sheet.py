@@ -19,6 +19,8 @@ from neural_flow.layout._base import CORNER_RADIUS
 from neural_flow.layout.routing import EPSILON
 
 PART_GAP = 28.0
+BRACKET_TITLE = 10.0
+"""The title of a bracket stands above its box."""
 PACK_ASPECT = 16 / 9
 
 
@@ -134,6 +136,7 @@ def extent(sheet: Sheet) -> Box:
     for box in boxes:
         xs += (box.x, box.x + box.width)
         ys += (box.y, box.y + box.height)
+    ys += [frame.box.y - BRACKET_TITLE for frame in sheet.frames if frame.is_bracket]
     for route in sheet.routes:
         for x, y in route.points:
             xs.append(x)

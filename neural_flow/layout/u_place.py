@@ -120,11 +120,10 @@ def _choose_label_sides(places: UPlaces) -> None:
     if not places.graph.incoming[shape.left[0][0]]:
         places.is_label_above[shape.left[0][0]] = False
     for level, run in enumerate(shape.right):
-        is_ring_run = places.is_ring(run[0])
         for node in run:
-            places.is_label_above[node] = not is_ring_run and node == run[0]
-        if level and not places.is_ring(shape.right[level - 1][0]):
-            places.is_label_above[run[-1]] = True
+            places.is_label_above[node] = not places.is_ring(run[0])
+        if level:
+            places.is_label_above[run[-1]] = not places.is_ring(shape.right[level - 1][0])
     places.is_label_above[shape.bottom[-1]] = not places.is_ring(shape.right[-1][0])
 
 
@@ -138,9 +137,7 @@ def _gap_after(places: UPlaces, node: int, following: int) -> float:
     if taken and following not in (places.shape.bottom[0], *(run[0] for run in places.shape.left)):
         gap = max(gap, 26.0)
     size = places.sizes[node]
-    if places.is_label_above[node] == places.is_label_above[following] and places.sizes[following].label_width:
-        gap = max(gap, size.label_width - size.width + LABEL_SPACE)
-    return gap
+    return max(gap, size.label_width - size.width + LABEL_SPACE)
 
 
 def _place_run(places: UPlaces, run: list[int], start: float) -> None:

@@ -7,6 +7,7 @@ the two rows.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -22,7 +23,9 @@ WINDOW = 0.4
 LINE_PENALTY = 0.04
 GROUP_PENALTY = 0.3
 FOLD_PENALTY = 2.0
-MAX_EXACT = 3
+MAX_STEPS = 3
+"""Numbers of rows tried on either side of the likely one."""
+MAX_THOROUGH_LAYERS = 400
 
 
 @dataclass(slots=True)
@@ -37,20 +40,70 @@ class Wrapping:
     """What cutting frames costs."""
 
 
+@dataclass(slots=True)
+class _Ruler:
+    """What every wrapping of one draft is measured with, by layer or by the gap before it."""
+
+    positions: list[float]
+    """The middle of each gap along the flow."""
+    penalties: list[float]
+    frame_penalties: list[float]
+    lows: list[float]
+    highs: list[float]
+
+
 def wrappings(draft: Draft, options: LayoutOptions) -> list[Wrapping]:
     """Return the draft in the numbers of rows whose page comes nearest to the one asked for, the best first."""
+    num_layers = draft.plan.grid.num_layers
+    if not num_layers:
+        return []
+    ruler = _measure(draft)
     target = options.page_aspect if draft.direction == "lr" else 1 / options.page_aspect
-    length = _cut_position(draft.plan, draft.plan.grid.num_layers) - _cut_position(draft.plan, 0)
-    low, high = _row_extent(draft, range(draft.plan.grid.num_layers))
-    height = high - low + GUTTER
+    length = ruler.positions[-1] - ruler.positions[0]
+    low, high = _row_extent(draft, ruler, range(num_layers))
     limit = options.max_width if draft.direction == "lr" else options.max_height
-    ideal = math.sqrt(length / (height * target)) if length else 1.0
+    ideal = math.sqrt(length / ((high - low + GUTTER) * target)) if length else 1.0
     least = math.ceil(length / limit) if options.is_width_fixed and draft.direction == "lr" else 1
     nearest = max(1, least, round(ideal))
-    counts = sorted({max(1, least, nearest + step) for step in range(-MAX_EXACT, MAX_EXACT + 1)})
-    counts = [count for count in counts if count <= draft.plan.grid.num_layers]
-    found = [wrapping for count in counts if (wrapping := wrap(draft, count)) is not None]
+    reach = MAX_STEPS if num_layers <= MAX_THOROUGH_LAYERS else 2
+    counts = sorted({max(1, least, nearest + step) for step in range(-reach, reach + 1)})
+    found = [
+        wrapping for count in counts if count <= num_layers and (wrapping := _wrap(draft, ruler, count)) is not None
+    ]
     return sorted(found, key=lambda wrapping: page_cost(wrapping, options))
+
+
+def wrap(draft: Draft, num_rows: int) -> Wrapping | None:
+    """Return ``draft`` in ``num_rows`` rows, or None where it has too few places to cut."""
+    return _wrap(draft, _measure(draft), num_rows)
+
+
+def _measure(draft: Draft) -> _Ruler:
+    plan = draft.plan
+    grid = plan.grid
+    frame_penalties = [_frame_penalty(draft, layer) for layer in range(grid.num_layers + 1)]
+    lows: list[float] = []
+    highs: list[float] = []
+    for row in grid.rows:
+        low, high = float("inf"), float("-inf")
+        for element in row:
+            is_node = grid.is_node(element)
+            low = min(low, plan.x[element] - (plan.shapes[element].before if is_node else LANE_WIDTH / 2))
+            high = max(high, plan.x[element] + (plan.shapes[element].after if is_node else LANE_WIDTH / 2))
+        lows.append(low)
+        highs.append(high)
+    return _Ruler(
+        positions=[
+            (closed + opening) / 2 for closed, opening in zip(plan.bands.closed, plan.bands.opening, strict=True)
+        ],
+        penalties=[
+            LINE_PENALTY * max(0, len(channel.lines) - 1) + penalty
+            for channel, penalty in zip(plan.channels, frame_penalties, strict=True)
+        ],
+        frame_penalties=frame_penalties,
+        lows=lows,
+        highs=highs,
+    )
 
 
 def page_cost(wrapping: Wrapping, options: LayoutOptions) -> tuple[float, int]:
@@ -64,10 +117,9 @@ def page_cost(wrapping: Wrapping, options: LayoutOptions) -> tuple[float, int]:
     return 2.0 * math.log(shrink) + aspect + wrapping.frame_cost, wrapping.num_rows
 
 
-def wrap(draft: Draft, num_rows: int) -> Wrapping | None:
-    """Return ``draft`` in ``num_rows`` rows, or None where it has too few places to cut."""
-    cuts = _choose_cuts(draft, num_rows)
-    if len(cuts) != num_rows - 1:
+def _wrap(draft: Draft, ruler: _Ruler, num_rows: int) -> Wrapping | None:
+    cuts = _choose_cuts(ruler, num_rows) if ruler.lows else None
+    if cuts is None:
         return None
     plan = draft.plan
     bounds = [0, *cuts, plan.grid.num_layers]
@@ -79,7 +131,7 @@ def wrap(draft: Draft, num_rows: int) -> Wrapping | None:
     wrapped: dict[int, Cut] = {}
     across = widest = 0.0
     for index, row in enumerate(rows):
-        low, high = _row_extent(draft, row)
+        low, high = _row_extent(draft, ruler, row)
         along = margin - row_start(plan, draft.tree, row.start)
         if index:
             lines = crossing[row.start]
@@ -92,7 +144,6 @@ def wrap(draft: Draft, num_rows: int) -> Wrapping | None:
         shifts.append((along, across - low))
         across += high - low
         widest = max(widest, along + row_end(plan, draft.tree, row.stop))
-    # Frames that open or close at the page's ends reach a little further than their layers.
     done = replace(draft, plan=replace(plan, row_of=row_of, shifts=shifts, cuts=wrapped))
     width, height = (widest, across) if draft.direction == "lr" else (across, widest)
     return Wrapping(
@@ -100,73 +151,69 @@ def wrap(draft: Draft, num_rows: int) -> Wrapping | None:
         width=width,
         height=height,
         num_rows=num_rows,
-        frame_cost=sum(_frame_penalty(draft, layer) for layer in cuts),
+        frame_cost=sum(ruler.frame_penalties[layer] for layer in cuts),
     )
 
 
-def _cut_position(plan: Plan, layer: int) -> float:
-    """Return the middle of the gap before ``layer``."""
-    return (plan.bands.closed[layer] + plan.bands.opening[layer]) / 2
-
-
-def _row_extent(draft: Draft, row: range) -> tuple[float, float]:
+def _row_extent(draft: Draft, ruler: _Ruler, row: range) -> tuple[float, float]:
     """Return how far a row reaches across the flow, frames with their titles included."""
-    plan = draft.plan
-    grid = plan.grid
-    low, high = float("inf"), float("-inf")
-    for layer in row:
-        for element in grid.rows[layer]:
-            before = plan.shapes[element].before if grid.is_node(element) else LANE_WIDTH / 2
-            after = plan.shapes[element].after if grid.is_node(element) else LANE_WIDTH / 2
-            low, high = min(low, plan.x[element] - before), max(high, plan.x[element] + after)
-    for first, last in row_reach(plan, draft.tree, draft.rooms, list(row)).values():
-        low, high = min(low, first), max(high, last)
+    low, high = min(ruler.lows[row.start : row.stop]), max(ruler.highs[row.start : row.stop])
+    if draft.tree.frames:
+        for first, last in row_reach(draft.plan, draft.tree, draft.rooms, list(row)).values():
+            low, high = min(low, first), max(high, last)
     return low, high
 
 
 def _frame_penalty(draft: Draft, layer: int) -> float:
     """Return what cutting the frames that are open before ``layer`` costs: a repeat is one thing, a group a place."""
+    if not draft.tree.frames:
+        return 0.0
     return sum(
         FOLD_PENALTY if draft.tree.frames[frame].kind == "fold" else GROUP_PENALTY
         for frame in open_frames(draft.plan, draft.tree, layer)
     )
 
 
-def _choose_cuts(draft: Draft, num_rows: int) -> list[int]:
-    """Return the layers that start rows: near equal lengths, at the narrowest gaps within a quarter of a row."""
-    plan = draft.plan
-    num_layers = plan.grid.num_layers
-    positions = [_cut_position(plan, layer) for layer in range(num_layers + 1)]
-    origin, total = positions[0], positions[-1] - positions[0]
-    ideal = total / num_rows
-    penalty = [
-        LINE_PENALTY * max(0, len(plan.channels[layer].lines) - 1) + _frame_penalty(draft, layer)
-        for layer in range(num_layers + 1)
-    ]
-    # best[layer]: least cost of the rows before it, and where the last of them starts.
-    best: dict[int, tuple[float, tuple[int, ...]]] = {0: (0.0, ())}
+def _choose_cuts(ruler: _Ruler, num_rows: int) -> list[int] | None:
+    """Return the layers that start rows after the first: rows of near equal length, cut at the narrowest gaps.
+
+    Each cut may lie within a part of a row's length round its ideal place; the cheapest sequence is found by dynamic
+    programming from left to right.
+    """
+    positions = ruler.positions
+    num_layers = len(positions) - 1
+    ideal = (positions[-1] - positions[0]) / num_rows
+    costs: dict[int, float] = {0: 0.0}
+    steps: list[dict[int, int]] = []
     for index in range(1, num_rows + 1):
-        goal = origin + ideal * index
-        if index < num_rows:
-            layers = [
-                layer for layer in range(1, num_layers) if abs(positions[layer] - goal) <= WINDOW * ideal
-            ] or sorted(range(1, num_layers), key=lambda layer: abs(positions[layer] - goal))[:1]
-        else:
-            layers = [num_layers]
-        found: dict[int, tuple[float, tuple[int, ...]]] = {}
+        layers = _candidates(positions, positions[0] + ideal * index, ideal) if index < num_rows else [num_layers]
+        found: dict[int, float] = {}
+        came_from: dict[int, int] = {}
         for layer in layers:
-            options = [
-                (cost + ((positions[layer] - positions[start]) / ideal - 1.0) ** 2, (*cuts, layer))
-                for start, (cost, cuts) in best.items()
-                if start < layer
-            ]
-            if options:
-                cost, cuts = min(options)
-                found[layer] = (cost + (penalty[layer] if layer < num_layers else 0.0), cuts)
+            for start, cost in costs.items():
+                if start < layer:
+                    total = cost + ((positions[layer] - positions[start]) / ideal - 1.0) ** 2
+                    if layer not in found or total < found[layer]:
+                        found[layer], came_from[layer] = total, start
         if not found:
-            return [-1] * (num_rows + 1)
-        best = found
-    return list(best[num_layers][1][:-1])
+            return None
+        costs = {layer: cost + (ruler.penalties[layer] if layer < num_layers else 0.0) for layer, cost in found.items()}
+        steps.append(came_from)
+    cuts: list[int] = []
+    layer = num_layers
+    for came_from in reversed(steps[1:]):
+        layer = came_from[layer]
+        cuts.append(layer)
+    return cuts[::-1]
+
+
+def _candidates(positions: list[float], goal: float, ideal: float) -> list[int]:
+    """Return the gaps near ``goal``, at least the nearest one."""
+    low = bisect_left(positions, goal - WINDOW * ideal, 1, len(positions) - 1)
+    high = bisect_right(positions, goal + WINDOW * ideal, 1, len(positions) - 1)
+    if low < high:
+        return list(range(low, high))
+    return [min(range(1, len(positions) - 1), key=lambda layer: abs(positions[layer] - goal), default=0)]
 
 
 def _crossing_lines(plan: Plan, layer: int) -> list[tuple[int, Line]]:

@@ -320,7 +320,7 @@ def resnet(counts=(3, 4, 6, 3)):
     stem = build.card("conv1 + bn1", 50, 4)
     build.arrow(last, stem)
     last, text = stem, "maxpool ÷2"
-    for stage, (count, side) in enumerate(zip(counts, (45, 38, 31, 25))):
+    for stage, (count, side) in enumerate(zip(counts, (45, 38, 31, 25), strict=False)):
         members, source = [], last
         for index, name in enumerate(("conv1", "conv2", "conv3")):
             card = build.card(name, side, 4)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
@@ -95,7 +96,7 @@ def segments_of(layout, chords=12):
     pieces, owners = [], []
     for route in layout.routes:
         line = corners(route, chords)
-        for (x0, y0), (x1, y1) in zip(line, line[1:]):
+        for (x0, y0), (x1, y1) in pairwise(line):
             pieces.append((x0, y0, x1, y1))
             owners.append(route.arrow_id)
     return np.array(pieces).reshape(-1, 4), np.array(owners, dtype=int)
@@ -167,7 +168,7 @@ def unique_pieces(layout, diagram, chords=12):
     source_of = {arrow.arrow_id: arrow.source for arrow in diagram.arrows}
     pieces, owners = segments_of(layout, chords)
     level, upright, rest = defaultdict(list), defaultdict(list), set()
-    for (x0, y0, x1, y1), owner in zip(pieces.tolist(), owners.tolist()):
+    for (x0, y0, x1, y1), owner in zip(pieces.tolist(), owners.tolist(), strict=False):
         source = source_of[owner]
         if abs(y0 - y1) < 1e-6:
             level[source, round(y0, 3)].append((min(x0, x1), max(x0, x1)))
@@ -247,7 +248,7 @@ def shared_runs(layout, diagram, least=2.0):
     for route in layout.routes:
         if route.style != "orthogonal":
             continue
-        for (x0, y0), (x1, y1) in zip(route.points, route.points[1:]):
+        for (x0, y0), (x1, y1) in zip(route.points, route.points[1:], strict=False):
             if abs(y0 - y1) < 1e-6:
                 lines["level", round(y0, 1)].append((min(x0, x1), max(x0, x1), route.arrow_id))
             else:
@@ -275,7 +276,7 @@ def ink(layout, diagram):
 def bends(route):
     """Return how often an orthogonal route turns."""
     turns = 0
-    for a, b, c in zip(route.points, route.points[1:], route.points[2:]):
+    for a, b, c in zip(route.points, route.points[1:], route.points[2:], strict=False):
         if abs((b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0])) > 1e-6:
             turns += 1
     return turns
@@ -315,7 +316,7 @@ def tap_faults(layout, diagram):
             _distance(tap, a, b) < 0.01
             for other in siblings[source_of[route.arrow_id]]
             if other != route.arrow_id
-            for a, b in zip(lines[other], lines[other][1:])
+            for a, b in zip(lines[other], lines[other][1:], strict=False)
         )
         if tuple(route.taps) != (tap,) or not is_on_other:
             found.append(route.arrow_id)
@@ -507,6 +508,8 @@ def faults(layout, diagram, sizes):
     points = [point for route in layout.routes for point in corners(route)]
     xs = [x for box in boxes for x in edges_of(box)[::2]] + [point[0] for point in points]
     ys = [y for box in boxes for y in edges_of(box)[1::2]] + [point[1] for point in points]
-    if xs and (min(xs) < -TOUCH or min(ys) < -TOUCH or max(xs) > layout.width + TOUCH or max(ys) > layout.height + TOUCH):
+    if xs and (
+        min(xs) < -TOUCH or min(ys) < -TOUCH or max(xs) > layout.width + TOUCH or max(ys) > layout.height + TOUCH
+    ):
         found.append(("page", (min(xs), min(ys), max(xs), max(ys), layout.width, layout.height)))
     return found

@@ -1,4 +1,4 @@
-"""The stored stage graphs, drawn from top to bottom as dot drew them: what must be nought is nought, the rest no worse."""
+"""The stored stage graphs, drawn from top to bottom as dot drew them: what must be nought is, the rest is no worse."""
 
 import functools
 import json
@@ -53,9 +53,7 @@ def test_ink_is_short(name, most):
     assert oracle.ink(layout, diagram) <= most * 1000 * GRAPHS[name]["dot"]["length"]
 
 
-@pytest.mark.parametrize(
-    ("name", "most"), [*((name, 1.1) for name in SPARSE), ("nas200", 0.9), ("densenet121", 0.2)]
-)
+@pytest.mark.parametrize(("name", "most"), [*((name, 1.1) for name in SPARSE), ("nas200", 0.9), ("densenet121", 0.2)])
 def test_area_is_small(name, most):
     layout, _, _ = drawn(name)
     dot = GRAPHS[name]["dot"]
@@ -65,7 +63,7 @@ def test_area_is_small(name, most):
 @pytest.mark.parametrize("name", SPARSE)
 def test_lines_bend_as_little_as_they_can(name):
     """The trunk never; a line that passes trunk stages by four times; one that joins or leaves the trunk twice."""
-    layout, diagram, sizes = drawn(name)
+    layout, diagram, _sizes = drawn(name)
     trunk = oracle.trunk_edges(diagram)
     ends = {arrow.arrow_id: (arrow.source, arrow.target) for arrow in diagram.arrows}
     on_trunk = {node for edge in trunk for node in ends[edge]}
@@ -126,7 +124,8 @@ for name, make in [*diagrams.NETS.items(), ("nas", lambda: diagrams.diagram_of(d
         values = list(values)
         shuffled.shuffle(values)
         return values
-    diagram = Diagram(nodes=tuple(mixed(diagram.nodes)), arrows=tuple(mixed(diagram.arrows)), frames=tuple(mixed(diagram.frames)))
+    nodes, arrows, frames = (tuple(mixed(part)) for part in (diagram.nodes, diagram.arrows, diagram.frames))
+    diagram = Diagram(nodes=nodes, arrows=arrows, frames=frames)
     sizes = Sizes(
         nodes=dict(mixed(sizes.nodes.items())),
         arrow_labels=dict(mixed(sizes.arrow_labels.items())),

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import diagrams
 import oracle
 import pytest
@@ -76,11 +78,11 @@ def test_geometry_of_the_staircase(levels):
     up = [node.node_id for node in diagram.nodes if node.label.startswith("up")]
     mid = next(node.node_id for node in diagram.nodes if node.label == "mid")
     stairs = [*down, mid]
-    for upper, lower in zip(stairs, stairs[1:]):
+    for upper, lower in pairwise(stairs):
         gap = body[lower].y - (body[upper].y + body[upper].height)
         assert 18.9 <= gap <= 27.0, "rows are about 19 pt apart"
         assert body[lower].x > body[upper].x, "each step goes right"
-    for left, right in zip(down, reversed(up)):
+    for left, right in zip(down, reversed(up), strict=False):
         assert body[left].y == body[right].y
     for route in layout.routes:
         arrow = diagram.arrows[route.arrow_id]
@@ -142,7 +144,8 @@ def test_any_u_is_drawn_without_a_fault(data):
     last, skips, groups = build.card("in", planes=1), [], ([], [])
 
     def run(last, level, group):
-        for _ in range(data.draw(st.integers(1, 3))):
+        # A long run outside the outermost skip would leave too little of the trunk to the U.
+        for _ in range(data.draw(st.integers(1, 3)) if level else 1):
             card = build.card(
                 "x" * data.draw(st.integers(0, 16)),
                 planes=data.draw(st.integers(1, 6)),

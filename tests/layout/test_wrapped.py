@@ -1,0 +1,115 @@
+import math
+from itertools import pairwise
+
+import diagrams
+import oracle
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from neural_flow.drawing import LayoutOptions
+from neural_flow.layout.layered import make_draft
+from neural_flow.layout.wrap import wrap
+from neural_flow.layout.wrapped import lay_out_wrapped
+
+
+def lay_out(diagram, sizes, direction="lr", **options):
+    return lay_out_wrapped(diagram, sizes, LayoutOptions(direction=direction, **options))
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@given(diagrams.diagrams(), st.sampled_from(["lr", "tb"]), st.floats(0.3, 3.0))
+def test_any_diagram_is_wrapped_without_a_fault(made, direction, aspect):
+    diagram, sizes = made
+    layout = lay_out(diagram, sizes, direction, page_aspect=aspect)
+    assert oracle.faults(layout, diagram, sizes) == []
+    assert oracle.mingled_parts(layout, diagram) == []
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(diagrams.large_diagrams(300), st.sampled_from(["lr", "tb"]))
+def test_any_large_diagram_is_wrapped_without_a_fault(made, direction):
+    diagram, sizes = made
+    layout = lay_out(diagram, sizes, direction)
+    assert oracle.faults(layout, diagram, sizes) == []
+
+
+@pytest.mark.parametrize("direction", ["lr", "tb"])
+@pytest.mark.parametrize("name", diagrams.NETS)
+def test_usual_nets(name, direction):
+    diagram, sizes = diagrams.NETS[name]()
+    layout = lay_out(diagram, sizes, direction)
+    assert layout.style == "wrapped"
+    assert oracle.faults(layout, diagram, sizes) == []
+
+
+@pytest.mark.parametrize("direction", ["lr", "tb"])
+@pytest.mark.parametrize("target", [0.5, 1.0, 1.78])
+@pytest.mark.parametrize("num_nodes", [50, 120])
+def test_chains_take_the_aspect_of_the_page(num_nodes, target, direction):
+    diagram, sizes = diagrams.chain(num_nodes)
+    layout = lay_out(diagram, sizes, direction, page_aspect=target, max_width=600 * target, max_height=600)
+    assert abs(math.log(layout.width / layout.height / target)) <= math.log(1.45)
+
+
+def rows_of(layout, sizes):
+    rows = {}
+    for place in layout.placements:
+        axis = place.body.y + place.body.height - sizes.nodes[place.node_id].front_height / 2
+        rows.setdefault(round(axis, 2), []).append((place.body.x, place.node_id))
+    return [[node for _, node in sorted(rows[axis])] for axis in sorted(rows)]
+
+
+def test_rows_read_like_lines_of_text():
+    """The flow goes from left to right in every row; what crosses a row's end runs back with four bends."""
+    diagram, sizes = diagrams.chain(30)
+    layout = lay_out(diagram, sizes)
+    rows = rows_of(layout, sizes)
+    assert len(rows) > 1
+    assert [node for row in rows for node in row] == list(range(30))
+    ends = {row[-1] for row in rows[:-1]}
+    for route in layout.routes:
+        source = diagram.arrows[route.arrow_id].source
+        assert oracle.bends(route) == (4 if source in ends else 0)
+    starts = {layout.placements[row[0]].body.x for row in rows}
+    assert len(starts) == 1, "rows start below each other"
+
+
+def test_repeats_are_not_cut_while_there_is_another_way():
+    diagram, sizes = diagrams.resnet()
+    layout = lay_out(diagram, sizes)
+    assert len(rows_of(layout, sizes)) > 1
+    assert len(layout.frames) == len(diagram.frames)
+    assert not any(frame.is_continued or frame.is_bracket for frame in layout.frames)
+
+
+def test_a_frame_that_has_to_be_cut_is_titled_once():
+    build = diagrams.Builder()
+    for _ in range(24):
+        build.card()
+    for node in range(23):
+        build.arrow(node, node + 1)
+    build.frame("group", "everything", range(24))
+    diagram, sizes = build.done()
+    layout = lay_out(diagram, sizes)
+    pieces = [frame for frame in layout.frames if not frame.is_bracket]
+    assert len(pieces) == len(rows_of(layout, sizes)) > 1
+    assert sum(not piece.is_continued for piece in pieces) == 1
+    assert oracle.faults(layout, diagram, sizes) == []
+
+
+def test_a_fixed_width_is_kept():
+    diagram, sizes = diagrams.chain(40)
+    for width in (252.0, 516.0):
+        layout = lay_out(diagram, sizes, max_width=width, is_width_fixed=True)
+        assert layout.width <= width
+
+
+def test_gutters_hold_one_line_per_crossing_bus():
+    diagram, sizes = diagrams.unet(3, has_frames=False)
+    draft = make_draft(diagram, sizes, "lr")
+    wrapped = wrap(draft, 2)
+    (cut,) = wrapped.draft.plan.cuts.values()
+    places = sorted(cut.back.values())
+    assert len(places) == len(set(places)) == len(cut.leave) == len(cut.enter)
+    assert all(b - a == pytest.approx(8.0) for a, b in pairwise(places))
