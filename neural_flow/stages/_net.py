@@ -9,7 +9,6 @@ from neural_flow.records import ModuleCall, ModuleInfo, OpNode, Trace
 from neural_flow.stages._signals import Signals, is_float
 
 SEQUENTIAL = "torch.nn.modules.container.Sequential"
-PARAMETRIZE_PREFIX = "torch.nn.utils.parametrize"
 
 
 class Net:
@@ -32,7 +31,6 @@ class Net:
         self.depth = [0] * num
         self.child_calls: list[list[int]] = [[] for _ in range(num)]
         self._is_hidden = [False] * num
-        parametrizing: set[int] = set()
         for call in trace.calls:
             parent = call.parent_id
             if parent is not None:
@@ -41,9 +39,7 @@ class Net:
                 self._is_hidden[call.call_id] = self._is_hidden[parent]
             if call.call_id in hidden:
                 self._is_hidden[call.call_id] = True
-            if parent in parametrizing or self.class_of(call.call_id).startswith(PARAMETRIZE_PREFIX):
-                parametrizing.add(call.call_id)
-        self.signals = Signals(trace, frozenset(parametrizing))
+        self.signals = Signals(trace)
         self._measure_calls()
         self._make_keys()
 

@@ -9,8 +9,9 @@ FLOAT_PREFIXES = ("float", "bfloat", "complex", "qint", "quint")
 BANK_NAMES = frozenset(
     ("matmul", "rmatmul", "bmm", "baddbmm", "einsum", "tensordot", "grouped_mm", "scaled_mm")
 )  # fmt: skip
-HEAVY_NAMES = BANK_NAMES | {
-    "mm", "addmm", "addbmm", "linear", "bilinear", "spmm",
+PRODUCT_NAMES = BANK_NAMES | {"mm", "addmm", "addbmm"}
+HEAVY_NAMES = PRODUCT_NAMES | {
+    "linear", "bilinear", "spmm",
     "conv1d", "conv2d", "conv3d", "conv_tbc", "convolution",
     "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
     "embedding", "embedding_bag",
@@ -58,7 +59,7 @@ class Signals:
         has_heavy: False where no heavy op was found and every op but views counts instead.
     """
 
-    def __init__(self, trace: Trace, unweighted_calls: frozenset[int]) -> None:
+    def __init__(self, trace: Trace) -> None:
         num = len(trace.ops)
         self._trace = trace
         self._names: dict[str, tuple[str, bool]] = {}
@@ -71,7 +72,7 @@ class Signals:
         self.bank_size = [1] * num
         self.parents: list[tuple[int, ...]] = [()] * num
         for op in trace.ops:
-            self._visit(op, op.call_id in unweighted_calls)
+            self._visit(op)
         self.has_heavy = any(h and s for h, s in zip(self.is_heavy, self.is_signal, strict=True))
         if not self.has_heavy:
             self._promote_plain_ops()
@@ -97,7 +98,7 @@ class Signals:
             self._names[target] = (name, _is_heavy_name(name))
         return self._names[target]
 
-    def _visit(self, op: OpNode, is_unweighted: bool) -> None:
+    def _visit(self, op: OpNode) -> None:
         index = op.op_id
         floats = self._float_outputs[index]
         has_float = any(floats)
@@ -117,7 +118,10 @@ class Signals:
             else:
                 is_constant = False
         parents.sort()
-        is_weighted = is_heavy and has_float and dims >= 2 and not is_unweighted
+        if is_constant and name in PRODUCT_NAMES:
+            # the product of two parameters is a weight in the making (a low-rank one), not work on data
+            is_heavy = False
+        is_weighted = is_heavy and has_float and dims >= 2
         if op.role == "opaque" and not parents and has_float:
             is_weighted = True
         self.parents[index] = tuple(parents)

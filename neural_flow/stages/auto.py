@@ -153,7 +153,7 @@ class AutoDetail:
             self._kept.update(group.ids)
             self._heaviest_level = max(self._heaviest_level, *(card.mass for card in group.cards))
             return "a row of levels"
-        if group.mass / size <= self._heaviest_level:
+        if self._heaviest_level and group.mass / size <= self._heaviest_level:
             return "lighter than the levels kept closed"
         has_container = any(self._tree.kind(call_id) == "container" for call_id in group.ids)
         fair = size / self._budget

@@ -85,7 +85,7 @@ class _Selecting:
         # the ops of a chain stand for calls: none of them is a stage
         has_ops = self._trace is self._source
         tree = Tree(net, has_ops=has_ops, has_folds=request.has_folds, preferred=opened)
-        if request.depth == 0 or not tree.elements(0):
+        if request.depth == 0 or _is_one_layer(net, tree):
             return [whole_model(net)]
         if request.depth is not None:
             depth = request.depth
@@ -135,3 +135,9 @@ class _Selecting:
             return net, [whole_model(net)], []
         tree = Tree(net, is_item=(stages | opened).__contains__, has_ops=False, has_folds=request.has_folds)
         return net, Assembler(open_where(tree, opened.__contains__)).run(), outer
+
+
+def _is_one_layer(net: Net, tree: Tree) -> bool:
+    """Return whether the model itself is all there is to draw: it calls no module and does one thing at most."""
+    items = tree.scope(0).items
+    return not items or (len(items) == 1 and not net.child_calls[0])

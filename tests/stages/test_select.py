@@ -230,6 +230,39 @@ def test_a_model_of_one_layer_is_one_card(builder):
     assert names(select_stages(b.finish(out[0]), Request())) == ["fc"]
 
 
+def test_a_model_that_is_one_layer_is_named_by_its_class(builder):
+    b = builder()
+    with b.call("", "LSTM") as out:
+        out.append(b.linear(b.input("x")))
+    stage = select_stages(b.finish(out[0]), Request()).stages[1]
+    assert (stage.kind, stage.name, stage.label, stage.num_params) == ("module", "LSTM", "LSTM", 72)
+
+
+def test_weights_made_from_weights_are_no_stage(builder):
+    """A low-rank weight: the product of two parameters is part of the layer that applies it."""
+    b = builder()
+    with b.call("", "Net") as out:
+        x = b.input("x")
+        with b.call("fc", "Linear", x) as made:
+            pair = (b._param("a", (8, 2)), b._param("b", (2, 8)))
+            weight = b._op("torch.Tensor.matmul", (), pair, (8, 8))
+            made.append(b._op("torch.nn.functional.linear", (x, weight), (b._param("bias", (8,)),), (1, 8)))
+        out.append(b.leaf("head", "Linear", made[0]))
+    for detail in ("auto", "layer"):
+        assert names(select_stages(b.finish(out[0]), Request(detail=detail))) == ["fc", "head"]
+
+
+def test_a_learned_query_has_a_projection(builder):
+    b = builder()
+    with b.call("", "Net") as out:
+        x = b.input("x")
+        with b.call("to_q", "Linear") as q:
+            params = (b._param("weight", (8, 8)), b._param("latent", (1, 8)))
+            q.append(b._op("torch.nn.functional.linear", (), params, (1, 8)))
+        out.append(b.leaf("head", "Linear", b.op("torch.add", x, q[0])))
+    assert names(select_stages(b.finish(out[0]), Request())) == ["to_q", "head"]
+
+
 def raising(builder, where):
     """Return the trace of two blocks of which one raises: in its activation, or between its layers."""
     b = builder()
