@@ -17,11 +17,9 @@ class Untidy(nn.Module):
         self.seen = "nothing"
 
 
-def test_everything_is_given_back_also_after_an_error():
-    model = Untidy()
-    weight, count, layer = model.layer.weight, model.count, model.layer
-    before = weight.clone()
-    with pytest.raises(KeyError), undisturbed(model):
+def disturb(model: Untidy) -> None:
+    count = model.count
+    with undisturbed(model):
         assert model.count is model.same
         assert model.count is not count
         model.count.add_(1)
@@ -30,6 +28,14 @@ def test_everything_is_given_back_also_after_an_error():
         model.layer = nn.Linear(3, 3)
         del model.same
         raise KeyError
+
+
+def test_everything_is_given_back_also_after_an_error():
+    model = Untidy()
+    weight, count, layer = model.layer.weight, model.count, model.layer
+    before = weight.clone()
+    with pytest.raises(KeyError):
+        disturb(model)
     assert model.layer is layer
     assert model.layer.weight is weight
     assert model.count is count is model.same
