@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import networkx as nx
 import torch
@@ -18,85 +19,21 @@ from torch import nn
 
 from neural_flow import graph_json, records
 from neural_flow.capture.activations import capture_activations, run_capture_pass
+from neural_flow.capture.measure._base import MEASUREMENTS, MeasureOptions
 from neural_flow.capture.metadata import run_metadata_pass
 from neural_flow.diagram.build import build_diagram
-from neural_flow.drawing import ExportOptions, LayoutOptions, Picture, Scene
-from neural_flow.errors import CaptureSkippedWarning, ForwardError, SelectionError, UsageError
+from neural_flow.drawing import ExportOptions, Picture, Scene
+from neural_flow.errors import CaptureSkippedWarning, ForwardError, SelectionError
 from neural_flow.export._base import render_bytes, write_picture
 from neural_flow.layout.choose import lay_out
-from neural_flow.records import Capture, Measurements, Request, Trace
+from neural_flow.models._base import describe_error
+from neural_flow.options import Options, as_arguments, layout_options, make_request, scene_options
+from neural_flow.records import Capture, Measurements, Trace
 from neural_flow.scene.build import build_scene
 from neural_flow.scene.measure import measure_diagram
-from neural_flow.scene.options import SceneOptions
 from neural_flow.stages.select import select_stages
 from neural_flow.theme import get_theme
 from neural_flow.topology.resolve import resolve_topology
-
-Progress = Callable[[str], None]
-PAGE_WIDTHS = {"column": 252.0, "page": 516.0, "slide": 960.0}
-UNITS = {"pt": 1.0, "mm": 72 / 25.4, "cm": 72 / 2.54, "in": 72.0, "px": 0.75}
-POINTS_OF_DEFAULT_PAGE = (1067.0, 600.0)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Everything that ``render`` and ``trace`` take, named as on the command line.
-
-    What is drawn: ``detail``, ``depth``, ``select``, ``exclude``, ``types``, ``max_stages``, ``fold``, ``expand``,
-    ``collapse``. Where the edges come from: ``topology``, ``tracer``, ``fake``. What is captured: ``capture``,
-    ``attention``, ``heads``, ``stats``, ``gradients``, ``saved``, ``color_by``, ``batch_dim``, ``sample``. How it
-    looks: ``layout`` to ``text_as_paths``.
-    """
-
-    detail: Literal["auto", "block", "layer", "op"] = "auto"
-    depth: int | None = None
-    select: str | Iterable[str] = ()
-    exclude: str | Iterable[str] = ()
-    types: str | Iterable[str] = ()
-    max_stages: int = 24
-    fold: bool = True
-    expand: str | Iterable[str] = ()
-    collapse: str | Iterable[str] = ()
-    topology: str = "auto"
-    tracer: Literal["auto", "function", "dispatch"] = "auto"
-    fake: bool = False
-    capture: bool = True
-    capture_device: str = "cpu"
-    attention: bool = True
-    heads: str | None = None
-    stats: bool = True
-    show_stats: bool = False
-    gradients: bool = False
-    saved: bool = False
-    color_by: str | None = None
-    loss: Callable[..., torch.Tensor] | None = None
-    batch_dim: str | int = "auto"
-    sample: int = 0
-    train: bool = False
-    seed: int | None = None
-    autocast: bool = False
-    strict: bool = False
-    tokens: Iterable[str] | None = None
-    class_labels: Iterable[str] | None = None
-    layout: str = "auto"
-    direction: Literal["auto", "lr", "tb"] = "auto"
-    width: str | float | None = None
-    theme: str = "light"
-    transparent: bool = False
-    cmap: str | None = None
-    norm: Literal["channel", "stage", "global"] = "channel"
-    dpi: int | None = None
-    title: str | None = None
-    legend: bool = True
-    shapes: bool = True
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    highlight: str | Iterable[str] = ()
-    font: str | None = None
-    text_as_paths: bool = False
-    model_name: str | None = None
-    target: str = ""
-    inputs: Iterable[str] = ()
-    progress: Progress | None = None
 
 
 class Topology:
@@ -217,13 +154,14 @@ def render(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = 
         SelectionError: nothing to draw, or ``strict`` refused a fallback or a missing picture.
         UsageError: an option is malformed.
     """
-    asked = Options(**options)
-    call = (as_arguments(args), dict(kwargs or {}))
-    found, topology = _trace(model, *call, asked)
-    captured = _capture(model, *call, found, topology, asked)
-    measurements = tuple(_measure(model, *call, topology, asked))
-    drawing = draw(topology, captured, measurements, asked)
-    _raise_failure(topology.failure or captured.failure, drawing=drawing)
+    run = _Run(model, args, kwargs, options)
+    found, topology = run.trace()
+    captured = run.capture(found, topology)
+    if captured.failure is not None and topology.failure is None:
+        topology = dataclasses.replace(topology, failure=captured.failure)
+    measurements = () if topology.failure is not None else tuple(run.measure(found, topology))
+    drawing = draw(topology, captured, measurements, run.asked)
+    run.raise_failure(topology.failure, drawing=drawing)
     return drawing
 
 
@@ -232,9 +170,18 @@ def trace(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = N
 
     Args and errors are those of ``render``; ``ForwardError.topology`` is the partial graph.
     """
-    _, topology = _trace(model, as_arguments(args), dict(kwargs or {}), Options(**options))
-    _raise_failure(topology.failure, topology=Topology(topology))
+    _, topology = observe(model, args, kwargs, **options)
     return Topology(topology)
+
+
+def observe(
+    model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None, **options: Any
+) -> tuple[Trace, records.Topology]:
+    """Return the records of ``trace``: every op and call that ran, and the topology. Args and errors are the same."""
+    run = _Run(model, args, kwargs, options)
+    found, topology = run.trace()
+    run.raise_failure(topology.failure, topology=Topology(topology))
+    return found, topology
 
 
 def activations(
@@ -244,11 +191,11 @@ def activations(
 
     Args and errors are those of ``render``; ``select`` names the modules.
     """
-    asked = Options(**options)
-    call = (as_arguments(args), dict(kwargs or {}))
-    found, topology = _trace(model, *call, asked)
-    _raise_failure(topology.failure, topology=Topology(topology))
-    return capture_activations(model, *call, topology, trace=found, train=asked.train, seed=asked.seed)
+    run = _Run(model, args, kwargs, options)
+    found, topology = run.trace()
+    run.raise_failure(topology.failure, topology=Topology(topology))
+    asked = run.asked
+    return capture_activations(model, run.args, run.kwargs, topology, trace=found, train=asked.train, seed=asked.seed)
 
 
 def draw(
@@ -269,7 +216,7 @@ def _scene(
     topology: records.Topology, capture: Capture, measurements: tuple[Measurements, ...], asked: Options
 ) -> Scene:
     theme = get_theme(asked.theme)
-    look = _scene_options(asked)
+    look = scene_options(asked)
     _tell(asked, "layout")
     diagram = build_diagram(topology)
     sizes = measure_diagram(diagram, topology, capture, theme, look)
@@ -278,148 +225,121 @@ def _scene(
     return build_scene(topology, diagram, layout, capture, measurements, theme, look)
 
 
-def _trace(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], asked: Options
-) -> tuple[Trace, records.Topology]:
-    request = make_request(asked)
-    _tell(asked, "metadata pass")
-    found = run_metadata_pass(
-        model,
-        args,
-        kwargs,
-        train=asked.train,
-        seed=asked.seed,
-        tracer="function" if asked.tracer == "auto" else asked.tracer,
-        fake=asked.fake,
-        model_name=asked.model_name,
-    )
-    _tell(asked, "topology")
-    selection = select_stages(found, request)
-    topology = resolve_topology(found, selection, request, model, args, kwargs)
-    if asked.strict and request.topology in ("auto", "dataflow") and topology.source != "dataflow":
-        raise SelectionError(
-            f"--strict refused the fallback to topology {topology.source!r}",
-            hint="leave --strict out, or name the source: --topology " + topology.source,
+class _Run:
+    """One model, its inputs and what was asked; each method is one pass."""
+
+    def __init__(
+        self, model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None, options: Mapping[str, Any]
+    ) -> None:
+        self.model = model
+        self.args = as_arguments(args)
+        self.kwargs = dict(kwargs or {})
+        self.asked = Options(**options)
+        self._raised: Exception | None = None
+
+    def trace(self) -> tuple[Trace, records.Topology]:
+        """Run the metadata pass and find stages and edges."""
+        asked = self.asked
+        request = make_request(asked)
+        _tell(asked, "metadata pass")
+        found = run_metadata_pass(
+            self.model,
+            self.args,
+            self.kwargs,
+            train=asked.train,
+            seed=asked.seed,
+            tracer="function" if asked.tracer == "auto" else asked.tracer,
+            fake=asked.fake,
+            model_name=asked.model_name,
+            on_raise=self._keep,
         )
-    return found, topology
+        _tell(asked, "topology")
+        selection = select_stages(found, request)
+        if asked.log is not None:
+            for decision in selection.log:
+                asked.log(decision)
+        topology = resolve_topology(found, selection, request, self.model, self.args, self.kwargs)
+        if asked.strict and request.topology in ("auto", "dataflow") and topology.source != "dataflow":
+            raise SelectionError(
+                f"--strict refused the fallback to topology {topology.source!r}",
+                hint="leave --strict out, or name the source: --topology " + topology.source,
+            )
+        return found, topology
 
+    def capture(self, found: Trace, topology: records.Topology) -> Capture:
+        """Run the capture pass, unless only structure is asked for."""
+        asked = self.asked
+        if not asked.capture or asked.fake:
+            return Capture()
+        _tell(asked, "capture pass")
+        captured = run_capture_pass(
+            self.model,
+            self.args,
+            self.kwargs,
+            topology,
+            trace=found,
+            train=asked.train,
+            seed=asked.seed,
+            capture_device=asked.capture_device,
+            has_stats=asked.stats,
+            has_attention=asked.attention,
+            heads=asked.heads,
+            batch_dim=asked.batch_dim,
+            sample=asked.sample,
+            norm=asked.norm,
+            labels=None if asked.class_labels is None else tuple(asked.class_labels),
+            tokens=None if asked.tokens is None else tuple(asked.tokens),
+            image_norm=asked.image_norm,
+            on_raise=self._keep,
+        )
+        for stage_id, reason in captured.skipped.items():
+            self._miss(f"a missing picture: {topology.stages[stage_id].name}", "no picture of ", reason)
+        return captured
 
-def _capture(
-    model: nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    found: Trace,
-    topology: records.Topology,
-    asked: Options,
-) -> Capture:
-    if not asked.capture or asked.fake:
-        return Capture()
-    _tell(asked, "capture pass")
-    captured = run_capture_pass(
-        model,
-        args,
-        kwargs,
-        topology,
-        trace=found,
-        train=asked.train,
-        seed=asked.seed,
-        capture_device=asked.capture_device,
-        has_stats=asked.stats,
-        has_attention=asked.attention,
-        heads=asked.heads,
-        batch_dim=asked.batch_dim,
-        sample=asked.sample,
-        norm=asked.norm,
-        labels=None if asked.class_labels is None else tuple(asked.class_labels),
-        tokens=None if asked.tokens is None else tuple(asked.tokens),
-    )
-    for stage_id, reason in captured.skipped.items():
-        name = topology.stages[stage_id].name
-        if asked.strict:
-            raise SelectionError(f"--strict refused a missing picture: {name}: {reason}", hint="leave --strict out")
-        warnings.warn(f"no picture of {name}: {reason}", CaptureSkippedWarning, stacklevel=3)
-    return captured
+    def measure(self, found: Trace, topology: records.Topology) -> Iterable[Measurements]:
+        """Run the passes that measure what was asked for; one that fails is left out, and said."""
+        asked = self.asked
+        wanted = [asked.color_by] if asked.color_by and asked.color_by != "params" else []
+        wanted += ["gradient"] * asked.gradients + ["saved"] * asked.saved
+        options = MeasureOptions(trace=found, train=asked.train or None, seed=asked.seed, loss=asked.loss)
+        for name in dict.fromkeys(wanted):
+            measure = MEASUREMENTS.get(name)
+            _tell(asked, f"measuring {name}")
+            try:
+                yield measure(self.model, self.args, self.kwargs, topology, options)
+            except Exception as error:  # a figure without this number is worth having
+                self._miss(f"a missing measurement: {name}", "cannot measure ", describe_error(error))
 
+    def _miss(self, what: str, words: str, reason: str) -> None:
+        if self.asked.strict:
+            raise SelectionError(f"--strict refused {what}: {reason}", hint="leave --strict out")
+        warnings.warn(f"{words}{what.partition(': ')[2]}: {reason}", CaptureSkippedWarning, stacklevel=4)
 
-def _measure(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], topology: records.Topology, asked: Options
-) -> Iterable[Measurements]:
-    wanted = [asked.color_by] if asked.color_by and asked.color_by != "params" else []
-    wanted += ["gradient"] * asked.gradients + ["saved"] * asked.saved
-    for name in dict.fromkeys(wanted):
-        _tell(asked, f"measuring {name}")
-        yield from ()
+    def _keep(self, error: Exception) -> None:
+        self._raised = self._raised or error
 
-
-def as_arguments(args: Any) -> tuple[Any, ...]:
-    """Return positional arguments: a tuple as it is, anything else as the one argument."""
-    return args if isinstance(args, tuple) and not hasattr(args, "_fields") else (args,)
-
-
-def make_request(asked: Options) -> Request:
-    """Return the part of the options that decides what is drawn, as the graph file stores it."""
-    return Request(
-        target=asked.target,
-        detail=asked.detail,
-        depth=asked.depth,
-        select=_names(asked.select),
-        exclude=_names(asked.exclude),
-        types=_names(asked.types),
-        max_stages=asked.max_stages,
-        has_folds=asked.fold,
-        expand=_names(asked.expand),
-        collapse=_names(asked.collapse),
-        topology=asked.topology,
-        inputs=tuple(asked.inputs),
-    )
-
-
-def layout_options(asked: Options) -> LayoutOptions:
-    """Return what the user asked of the layout; a width fixes the page."""
-    if asked.width is None:
-        width, height = POINTS_OF_DEFAULT_PAGE
-        return LayoutOptions(direction=asked.direction, max_width=width, max_height=height)
-    width = width_in_points(asked.width)
-    return LayoutOptions(direction=asked.direction, max_width=width, max_height=width * 9 / 16, is_width_fixed=True)
-
-
-def width_in_points(width: str | float) -> float:
-    """Return a page width in points: a number, ``516pt``, ``180mm``, ``7in``, ``column``, ``page`` or ``slide``.
-
-    Raises:
-        UsageError: it is none of these.
-    """
-    if isinstance(width, int | float):
-        return float(width)
-    if width in PAGE_WIDTHS:
-        return PAGE_WIDTHS[width]
-    for unit, factor in UNITS.items():
-        number = width.removesuffix(unit).strip()
-        if number != width and number.replace(".", "", 1).isdigit() and float(number) > 0:
-            return float(number) * factor
-    raise UsageError(
-        f"width {width!r} is no length", hint="write 516pt, 180mm, 7in, or one of: " + ", ".join(PAGE_WIDTHS)
-    )
-
-
-def _scene_options(asked: Options) -> SceneOptions:
-    return SceneOptions(
-        title=asked.title,
-        has_legend=asked.legend,
-        has_shapes=asked.shapes,
-        has_stats=asked.show_stats,
-        labels=tuple(sorted(asked.labels.items())),
-        highlight=_names(asked.highlight),
-        is_transparent=asked.transparent,
-        cmap=asked.cmap,
-        norm=asked.norm,
-        color_by=asked.color_by,
-        font_file=asked.font,
-    )
-
-
-def _names(value: str | Iterable[str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+    def raise_failure(
+        self, failure: records.Failure | None, *, topology: Topology | None = None, drawing: Drawing | None = None
+    ) -> None:
+        """Raise what the model raised as a ForwardError, from the model's own exception, if it failed."""
+        if failure is None:
+            return
+        cause = self._raised or RuntimeError(f"{failure.type}: {failure.message}")
+        shapes = tuple(f"{meta.dtype} {list(meta.shape)}" for meta in failure.inputs)
+        error = ForwardError(
+            f"the model raised while running {failure.module or 'the root module'} (call {failure.call})\n"
+            + (describe_error(cause) if self._raised else str(cause)),
+            hint=f"inputs were {', '.join(shapes) or 'none'}; "
+            "try other input shapes with -i, or --debug for the traceback",
+            module=failure.module,
+            call=failure.call,
+            input_shapes=shapes,
+        )
+        error.drawing = drawing
+        error.topology = drawing.topology if drawing is not None else topology
+        _forget_locals(cause)
+        self._raised = None
+        raise error from cause
 
 
 def _tell(asked: Options, phase: str) -> None:
@@ -427,22 +347,14 @@ def _tell(asked: Options, phase: str) -> None:
         asked.progress(phase)
 
 
-def _raise_failure(
-    failure: records.Failure | None, *, topology: Topology | None = None, drawing: Drawing | None = None
-) -> None:
-    if failure is None:
-        return
-    shapes = tuple(f"{meta.dtype} {list(meta.shape)}" for meta in failure.inputs)
-    error = ForwardError(
-        f"the model raised while running {failure.module or 'the root module'} (call {failure.call})",
-        hint=f"inputs were {', '.join(shapes) or 'none'}; try other input shapes with -i, or --debug for the traceback",
-        module=failure.module,
-        call=failure.call,
-        input_shapes=shapes,
-    )
-    error.drawing = drawing
-    error.topology = drawing.topology if drawing is not None else topology
-    raise error from RuntimeError(f"{failure.type}: {failure.message}")
+def _forget_locals(error: BaseException) -> None:
+    """Let go of the variables in the tracebacks of ``error``: clones and activations must not outlive the call."""
+    seen: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and all(following is not known for known in seen):
+        seen.append(following)
+        traceback.clear_frames(following.__traceback__)
+        following = following.__cause__ or following.__context__
 
 
 def _to_networkx(data: Mapping[str, Any]) -> nx.DiGraph[str]:

@@ -208,7 +208,15 @@ class Request:
     collapse: tuple[str, ...] = ()
     topology: str = "auto"
     inputs: tuple[str, ...] = ()
-    """Options that describe the inputs, verbatim (``-i x=1,3,8,8``), for the record only."""
+    """Options that describe the inputs, verbatim (``x=1,3,8,8``)."""
+    arguments: tuple[str, ...] = ()
+    """Constructor arguments, verbatim (``depth=50``)."""
+    inputs_function: str | None = None
+    weights: str | None = None
+    """Where the weights came from, for the record only: an architecture has none."""
+    train: bool = False
+    seed: int | None = None
+    tracer: Literal["auto", "function", "dispatch"] = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

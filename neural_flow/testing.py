@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,8 @@ from torch import nn
 from neural_flow import graph_json, pipeline
 from neural_flow.diff import Difference, diff_topologies, difference_lines
 from neural_flow.errors import ModelLoadError
-from neural_flow.records import Request, Topology
+from neural_flow.options import request_options
+from neural_flow.records import Topology
 
 MAX_LINES = 12
 
@@ -61,12 +61,6 @@ def read_graph(file: str | Path) -> dict[str, Any]:
             f"cannot read the graph file {file}\n{type(error).__name__}: {error}",
             hint=f"write it with: neural-flow render model.py -o {file}",
         ) from error
-
-
-def request_options(request: Request) -> dict[str, Any]:
-    """Return the options of ``pipeline.trace`` that ask for the same stages again."""
-    renamed = {"has_folds": "fold"}
-    return {renamed.get(field.name, field.name): getattr(request, field.name) for field in dataclasses.fields(Request)}
 
 
 def change_lines(before: Topology, after: Topology, difference: Difference) -> list[str]:

@@ -42,6 +42,7 @@ class Tracer:
         trace: the records, from the moment the context is left.
         on_param_write: called with a parameter before something writes it.
         error: what went wrong in the tracer itself, or None; the model is not disturbed by it.
+        raised: what the model raised in ``run``, or None.
         num_blind: how many values came from where the tracer does not see, but other code of the model may.
     """
 
@@ -51,6 +52,7 @@ class Tracer:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.error: Exception | None = None
+        self.raised: Exception | None = None
         self.on_param_write: Callable[[torch.Tensor], None] | None = None
         self._paths = module_paths(model)
         self._stack = ModuleCallStack(
@@ -117,9 +119,10 @@ class Tracer:
         try:
             with self:
                 self.model(*args, **kwargs)
-        except Exception:
+        except Exception as error:
             if self._trace is None:
                 raise
+            self.raised = error
         return self.trace
 
     def save_params_under(self, tensors: list[torch.Tensor]) -> None:

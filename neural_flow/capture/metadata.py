@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -32,6 +32,7 @@ def run_metadata_pass(
     tracer: str = "function",
     fake: bool = False,
     model_name: str | None = None,
+    on_raise: Callable[[Exception], None] | None = None,
 ) -> Trace:
     """Run ``model`` once inside a session of its own and return its trace.
 
@@ -51,6 +52,7 @@ def run_metadata_pass(
         tracer: ``function`` (a torch function mode) or ``dispatch`` (a torch dispatch mode).
         fake: run on fake tensors, or on the meta device where these do not serve: shapes only, no memory.
         model_name: name of the model in the records; by default its class.
+        on_raise: told the exception that the model raised, where it did; the trace itself holds its text only.
 
     Raises:
         UnknownNameError: there is no such tracer.
@@ -62,6 +64,8 @@ def run_metadata_pass(
         raise UnknownNameError("tracer", tracer, TRACERS)
     run = _Run(model, args, dict(kwargs or {}), {"train": train, "seed": seed, "grad": grad, "device": device})
     trace = run.on_stand_ins(TRACERS[tracer]) if fake else run.checked(TRACERS[tracer])
+    if on_raise is not None and trace.failure is not None and run.raised is not None:
+        on_raise(run.raised)
     return trace if model_name is None else dataclasses.replace(trace, model_name=model_name)
 
 
@@ -77,6 +81,7 @@ class _Run:
     kwargs: dict[str, Any]
     options: dict[str, Any]
     written: Iterable[torch.Tensor] = ()
+    raised: Exception | None = None
 
     def once(self, kind: type[Tracer], stand_ins: StandIns | None = None) -> tuple[Trace, Tracer]:
         """Run once under a tracer of the given kind."""
@@ -89,6 +94,7 @@ class _Run:
             follower = kind(self.model)
             follower.on_param_write = session.save_param
             trace = follower.run(session.args, session.kwargs)
+        self.raised, follower.raised = follower.raised or self.raised, None
         if stand_ins is None:
             self.written = {id(param): param for param in (*self.written, *follower.written_params())}.values()
         return _with_constants(trace, follower), follower
