@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+
+from neural_flow.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -19,9 +22,9 @@ def read_examples(page: Path) -> list[tuple[str, str | None]]:
     """Return each piece of code with the text that the page prints after it."""
     examples: list[tuple[str, str | None]] = []
     for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")):
-        if kind == "python":
+        if kind == "python" and not text.startswith(("# model.py", "# append to")):
             examples.append((text, None))
-        elif examples and examples[-1][1] is None:
+        elif kind == "text" and examples and examples[-1][1] is None:
             examples[-1] = (examples[-1][0], text)
     return examples
 
@@ -35,6 +38,32 @@ def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
         with contextlib.redirect_stdout(printed):
             exec(compile(code, f"{page.name}[{number}]", "exec"), names)
         assert printed.getvalue() == (expected or ""), code
+
+
+COMMAND = re.compile(r"(?:^|&& |run: )neural-flow (.*)$", re.MULTILINE)
+STEP = re.compile(r"^```(python|sh|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if COMMAND.search(page.read_text(encoding="utf-8"))], ids=lambda page: page.stem
+)
+def test_commands_do_what_the_page_says(page, tmp_path, monkeypatch, capsys):
+    """Each command exits with 0, or with the code that its comment names; files of the page are written first."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sample_models").symlink_to(ROOT / "sample_models")
+    (tmp_path / "model.py").symlink_to(ROOT / "sample_models" / "mlp.py")
+    for kind, text in STEP.findall(page.read_text(encoding="utf-8")):
+        if kind == "python" and text.startswith("# model.py"):
+            (tmp_path / "model.py").unlink()
+            (tmp_path / "model.py").write_text(text, encoding="utf-8")
+        elif kind == "python" and text.startswith("# append to model.py"):
+            with (tmp_path / "model.py").open("a", encoding="utf-8") as file:
+                file.write(text)
+        for line in COMMAND.findall(text) if kind != "python" else ():
+            command, _, comment = line.partition("#")
+            said = re.search(r"exit code (\d+)", comment)
+            assert main(shlex.split(command)) == (int(said[1]) if said else 0), line
+            capsys.readouterr()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
