@@ -11,7 +11,7 @@ from math import prod
 import torch
 from torch import nn
 
-from neural_flow.module_calls import module_paths
+from neural_flow.module_calls import clean_path, module_paths
 from neural_flow.records import Edge, ModuleCall, Stage, TensorMeta, Topology, Trace
 
 CallKey = tuple[str, int]
@@ -115,10 +115,10 @@ def _shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
 
 def written_params(model: nn.Module, trace: Trace | None) -> list[nn.Parameter]:
     """Return the parameters that forward writes, as the metadata pass saw."""
-    names = (
-        {trace.params[param_id].names[0] for param_id in trace.written_param_ids} if trace is not None else set[str]()
-    )
-    return [param for name, param in model.named_parameters(remove_duplicate=False) if name in names] if names else []
+    if trace is None or not trace.written_param_ids:
+        return []
+    names = {clean_path(trace.params[param_id].names[0]) for param_id in trace.written_param_ids}
+    return [param for name, param in model.named_parameters(remove_duplicate=False) if clean_path(name) in names]
 
 
 # -- where the batch is --------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def run_capture_pass(
     labels: Sequence[str] | None = None,
     tokens: Sequence[str] | None = None,
     max_side: int = _MAX_SIDE,
-    max_planes: int = 6,
+    max_channels: int = 0,
     image_norm: tuple[Sequence[float], Sequence[float]] | None = None,
     picture_ids: Collection[int] | None = None,
     on_raise: Callable[[Exception], None] | None = None,
@@ -79,7 +79,7 @@ def run_capture_pass(
         labels: class names.
         tokens: labels of the token axis.
         max_side: longest side of a stored map, in pixels.
-        max_planes: most channels of a stored stack.
+        max_channels: channels to keep of a feature map, if more than are drawn.
         image_norm: mean and std by channel that normalised the image input; undone in its picture.
         picture_ids: ids of the stages that get a picture, None for all. Members of a fold that only its representative
             stands for cost more than half of the pass in deep models.
@@ -94,12 +94,13 @@ def run_capture_pass(
         labels=tuple(labels or ()),
         tokens=tuple(tokens or ()),
         max_side=max_side,
-        max_planes=max_planes,
+        max_channels=max_channels,
         norm=norm,
         image_mean=tuple(image_norm[0]) if image_norm else (),
         image_std=tuple(image_norm[1]) if image_norm else (),
     )
     failure: Failure | None = None
+    notes: list[str] = []
     written = written_params(model, trace)
     with Session(
         model, args, kwargs, train=train, seed=seed, grad=grad, device=device, written_params=written
@@ -121,7 +122,8 @@ def run_capture_pass(
             op_watch = _op_watch(model, plan, pictures, stack)
             if has_attention and has_attention_calls(model, trace):
                 # below the watch of ops in the stack of modes, so that it knows which op is running
-                stack.enter_context(attention_watch(model, plan, pictures, asked_heads, op_watch))
+                attention = stack.enter_context(attention_watch(model, plan, pictures, asked_heads, op_watch))
+                notes = attention.skipped
             if op_watch is not None:
                 stack.enter_context(op_watch)
             try:
@@ -134,7 +136,7 @@ def run_capture_pass(
         for stage in plan.outputs:
             if stage.index < len(outputs):
                 pictures.take(stage, outputs[stage.index])
-        return pictures.finish(failure)
+        return pictures.finish(failure, tuple(f"no attention weights of {note}" for note in notes))
 
 
 def capture_activations(

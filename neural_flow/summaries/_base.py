@@ -53,6 +53,8 @@ class SummaryContext:
     tokens: tuple[str, ...] = ()
     max_side: int = 160
     max_planes: int = 6
+    max_channels: int = 0
+    """Channels of a feature map to keep beyond those that are drawn, for pages where a reader can turn them over."""
     norm: Norm = "channel"
     image_mean: tuple[float, ...] = ()
     image_std: tuple[float, ...] = ()

@@ -32,24 +32,25 @@ class FeatureMaps:
 
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:
-        """Keep the drawn channels as uint8 maps of at most ``max_side`` pixels."""
+        """Keep the drawn channels, and more if asked, as uint8 maps of at most ``max_side`` pixels."""
         maps = _channels_first(tensor, context)
         maps = maps if maps.is_floating_point() else as_real(maps)
         num_channels, height, width = maps.shape
         variance, is_zero = channel_moments(maps)
-        wanted = num_planes(num_channels, context.max_planes)
-        order = torch.sort(variance, descending=True, stable=True).indices[:wanted]
+        drawn = num_planes(num_channels, context.max_planes)
+        kept = max(drawn, min(context.max_channels, num_channels))
+        order = torch.sort(variance, descending=True, stable=True).indices[:kept]
         shown = shrink(as_real(maps[order]), context.max_side)
         indices, facts = to_indices(shown, context.norm, is_grey=context.role == "input")
         return {"planes": indices}, {
             **facts,
             "channels": tuple(order.tolist()),
             "num_channels": num_channels,
-            "num_planes": wanted,
+            "num_planes": drawn,
             "map_hw": (height, width),
-            "dead": tuple(is_zero[order].tolist()),
+            "dead": tuple(is_zero[order[:drawn]].tolist()),
             "num_dead": int(is_zero.sum()),
-            "caption": f"{wanted} of {num_channels} channels",
+            "caption": f"{drawn} of {num_channels} channels",
         }
 
     @staticmethod
@@ -65,9 +66,10 @@ class FeatureMaps:
         """Draw the stack."""
         facts = summary.facts
         colors = palette(style, bool(facts.get("is_signed")), is_grey=bool(facts.get("is_grey")))
+        shown = summary.arrays["planes"][: facts["num_planes"]]
         planes = [
             Plane(pixels=pixels, palette=colors, is_dead=is_dead, is_constant=bool((pixels == MAX_INDEX // 2).all()))
-            for pixels, is_dead in zip(summary.arrays["planes"], summary.facts["dead"], strict=True)
+            for pixels, is_dead in zip(shown, facts["dead"], strict=True)
         ]
         return (*stack_marks(box, planes, style), *badge_marks(summary, box, style))
 

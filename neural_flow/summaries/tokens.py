@@ -40,19 +40,25 @@ class Tokens:
 
     @staticmethod
     def size(summary: Summary, context: SummaryContext) -> tuple[float, float]:
-        """Return 72 x 10 pt; a few tokens take less."""
+        """Return 72 x 10 pt; a few tokens take less, words the lines that they fill."""
+        lines = _lines(summary)
+        if lines is not None:
+            return chips_size(lines)
         return min(_WIDTH, max(_HEIGHT * len(summary.arrays["ids"]), 2 * _HEIGHT)), _HEIGHT
 
     @staticmethod
     def draw(summary: Summary, box: Box, style: DrawStyle) -> tuple[Mark, ...]:
-        """Draw the cells, and the ids where they fit."""
+        """Draw the words in lines, or cells with the ids where they fit."""
         ids = summary.arrays["ids"]
-        colors = _colors(style)
-        cells = _hash(ids)
+        lines = _lines(summary)
+        if lines is not None:
+            return (*chip_marks(lines, ids, box, style), *badge_marks(summary, box, style))
+        colors = id_colors(style)
+        cells = hash_ids(ids)
         marks: list[Mark] = [image_mark(box, cells[None, :], colors)]
         marks += frame_marks(box, style, color=style.sub, width=0.4)
         pitch = box.width / len(ids)
-        texts = list(summary.facts["names"]) or [str(number) for number in ids.tolist()]
+        texts = [str(number) for number in ids.tolist()]
         if len(ids) <= _MAX_LABELLED and all(text_width(text, style.small_size) <= pitch - 0.6 for text in texts):
             for index, text in enumerate(texts):
                 marks.append(
@@ -61,28 +67,13 @@ class Tokens:
                         y=box.y + box.height / 2 + style.small_size * 0.36,
                         text=text,
                         size=style.small_size,
-                        color=_readable(colors[cells[index]], style),
+                        color=readable(colors[cells[index]], style),
                         anchor="middle",
                     )
                 )
         return (*marks, *badge_marks(summary, box, style))
 
 
-def _hash(ids: Array) -> Array:
-    # Fibonacci hashing: neighbours in id are far apart in colour, on every machine alike
-    mixed = ids.astype(np.uint64) * np.uint64(11400714819323198485)
-    return (mixed >> np.uint64(56)).astype(np.uint8)
-
-
-def _colors(style: DrawStyle) -> Array:
-    """Return 256 soft colours: seven hues of the category map, each in several tints."""
-    hues = colormap("okabe_ito")[:7].astype(np.float32)
-    numbers = np.arange(256)
-    tint = np.asarray([0.45, 0.6, 0.75, 0.3])[(numbers // 7) % 4][:, None]
-    ground = np.full(3, 20.0 if style.is_dark else 255.0)
-    return np.rint(hues[numbers % 7] * tint + ground * (1 - tint)).astype(np.uint8)
-
-
-def _readable(color: Array, style: DrawStyle) -> str:
-    text = "#{:02X}{:02X}{:02X}".format(*(int(part) for part in color))
-    return max((style.ink, style.paper), key=lambda ink: contrast(ink, text))
+def _lines(summary: Summary) -> list[list[tuple[int, str, float]]] | None:
+    names = summary.facts["names"]
+    return chip_lines(names) if names and summary.facts["step"] == 1 else None

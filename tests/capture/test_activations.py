@@ -584,6 +584,18 @@ def test_heads_can_be_chosen() -> None:
         captured(model, (x,), "0", heads="first")
 
 
+def test_attention_that_cannot_be_computed_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from neural_flow.capture import attention
+
+    def fail(*args: Any) -> Any:
+        raise ArithmeticError("too odd")
+
+    monkeypatch.setattr(attention, "pooled_weights", fail)
+    topology, capture = captured(nn.Sequential(Block()), (random(1, 5, 8),), "0")
+    assert of(topology, capture, "0").kind == "token_map"
+    assert capture.notes == ("no attention weights of 0: scaled_dot_product_attention: ArithmeticError: too odd",)
+
+
 def test_pictures_can_be_limited_to_what_is_drawn() -> None:
     model, x = nn.Sequential(Block(), Block()), random(1, 5, 8)
     topology, capture = captured(model, (x,), "0", "1", picture_ids=[2])
@@ -675,6 +687,25 @@ def test_random_numbers_and_outputs_are_those_of_a_plain_run() -> None:
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, buffers[name]) for name, value in model.named_buffers())
     assert_shows(of(topology, capture, "drop"), F.dropout(x, 0.5)[0])  # the same mask as a plain run from this state
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_parameters_that_forward_writes_are_put_back(is_compiled: bool) -> None:
+    class Moves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                self.weight.mul_(2)
+            return x * self.weight
+
+    inner, x = Moves(), random(1, 3)
+    model = nn.Sequential(torch.compile(inner) if is_compiled else inner)
+    topology, capture = captured(model, (x,), "0")
+    assert torch.equal(inner.weight, torch.ones(3))
+    assert_shows(of(topology, capture, "0"), x * 2)
 
 
 # -- whole tensors -------------------------------------------------------------------------------------------------

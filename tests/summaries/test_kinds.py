@@ -114,8 +114,10 @@ def test_dead_channels_are_counted_and_constant_ones_are_not_dead() -> None:
 def test_maps_are_kept_at_their_own_resolution_up_to_the_cap() -> None:
     assert summary_of(random(2, 100, 160), PLAIN).arrays["planes"].shape == (2, 100, 160)
     assert summary_of(random(2, 320, 320), PLAIN).arrays["planes"].shape == (2, 160, 160)
-    many = summary_of(random(256, 40, 40), replace(PLAIN, max_planes=64, max_side=512))
-    assert many.arrays["planes"].shape == (7, 40, 40)
+    many = summary_of(random(256, 200, 40), replace(PLAIN, max_channels=64, max_side=512))
+    assert many.arrays["planes"].shape == (64, 200, 40)
+    assert len(many.facts["channels"]) == 64
+    assert sum(isinstance(mark, Image) for mark in marks_of(many)) == many.facts["num_planes"] == 6
 
 
 # -- pictures ------------------------------------------------------------------------------------------------------
