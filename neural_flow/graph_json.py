@@ -75,10 +75,16 @@ def topology_to_json(
         "folds": [_fold(fold) for fold in topology.folds],
         "groups": [_group(group) for group in topology.groups],
         "joins": [
-            {"id": f"j{join.join_id}", "target": join.target, "sources": [_end(end) for end in join.sources]}
+            {
+                "id": f"j{join.join_id}",
+                "target": join.target,
+                "module": join.path,
+                "sources": [_end(end) for end in join.sources],
+            }
             for join in topology.joins
         ],
         "flows": [_flow(flow) for flow in topology.flows],
+        "residual": [f"n{stage}" for stage in topology.residual_stage_ids],
     }
 
 
@@ -145,11 +151,13 @@ def _topology(data: Mapping[str, Any]) -> Topology:
             Join(
                 join_id=_number(join["id"]),
                 target=join["target"],
+                path=join.get("module", ""),
                 sources=tuple(_read_end(end) for end in join["sources"]),
             )
             for join in data.get("joins", ())
         ),
         flows=tuple(_read_flow(flow) for flow in data.get("flows", ())),
+        residual_stage_ids=tuple(_number(node) for node in data.get("residual", ())),
         folds=tuple(_read_fold(index, fold) for index, fold in enumerate(data.get("folds", ()))),
         groups=tuple(
             StageGroup(
@@ -322,11 +330,17 @@ def _read_end(text: str) -> Any:
 
 def _flow(flow: Flow) -> dict[str, Any]:
     data = {"source": _end(flow.source), "target": _end(flow.target), **_lines(flow)}
+    data["arrived"] = [_meta(meta) for meta in flow.arrived]
     return data | {"marks": [mark.path for mark in flow.marks], "mark_texts": [mark.text for mark in flow.marks]}
 
 
 def _read_flow(data: Mapping[str, Any]) -> Flow:
-    return Flow(source=_read_end(data["source"]), target=_read_end(data["target"]), **_read_lines(data))
+    return Flow(
+        source=_read_end(data["source"]),
+        target=_read_end(data["target"]),
+        arrived=tuple(_read_meta(meta) for meta in data.get("arrived", ())),
+        **_read_lines(data),
+    )
 
 
 def _fold(fold: Fold) -> dict[str, Any]:
