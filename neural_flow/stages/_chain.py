@@ -35,7 +35,7 @@ def chained(trace: Trace) -> Trace:
         is_heavy = any(len(trace.params[p].shape) >= 2 for p in params)
         ops.append(
             OpNode(
-                op_id=len(ops), target="matmul" if is_heavy else "identity", parents=last, params=params,
+                op_id=len(ops), target="linear" if is_heavy else "identity", parents=last, params=params,
                 outputs=call.outputs or (UNKNOWN_OUTPUT,), call_id=call.call_id,
             )
         )  # fmt: skip

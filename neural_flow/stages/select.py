@@ -77,7 +77,9 @@ class _Selecting:
     def _nodes(self, net: Net) -> list[Node]:
         request = self._request
         closed = frozenset(self._selector.by_either("--collapse", request.collapse) - {0}) | self._failed
-        wanted = frozenset(self._selector.by_either("--expand", request.expand)) - closed
+        wanted = (
+            frozenset(c for c in self._selector.by_either("--expand", request.expand) if _has_inside(net, c)) - closed
+        )
         opened = frozenset({0}) | ((wanted | holders(net, wanted)) - closed)
         if request.depth is None and request.detail == "op" and self._trace is self._source:
             hidden = frozenset(self._selector.by_path("--exclude", request.exclude))
@@ -135,6 +137,11 @@ class _Selecting:
             return net, [whole_model(net)], []
         tree = Tree(net, is_item=(stages | opened).__contains__, has_ops=False, has_folds=request.has_folds)
         return net, Assembler(open_where(tree, opened.__contains__)).run(), outer
+
+
+def _has_inside(net: Net, call_id: int) -> bool:
+    """Return whether opening a call shows more than the one op of a layer."""
+    return bool(net.visible_children(call_id)) or len(net.own_ops[call_id]) > 1
 
 
 def _is_one_layer(net: Net, tree: Tree) -> bool:

@@ -138,6 +138,12 @@ def test_expand_and_collapse_by_path_and_class(two_level):
     assert expanded == ["encoder.0", "encoder.1.a", "encoder.1.b", "head"]
 
 
+def test_expanding_everything_keeps_layers_whole(two_level):
+    assert names(select_stages(two_level, Request(expand=("**",)))) == names(
+        select_stages(two_level, Request(detail="layer"))
+    )
+
+
 def test_details_grow_finer(two_level):
     counts = [len(names(select_stages(two_level, Request(detail=d)))) for d in ("block", "layer", "op")]
     assert counts == [3, 5, 6]
