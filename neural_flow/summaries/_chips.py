@@ -43,9 +43,7 @@ def chips_size(lines: Sequence[Sequence[tuple[int, str, float]]]) -> tuple[float
     return max(widths), len(lines) * _LINE + (len(lines) - 1) * _GAP
 
 
-def chip_marks(
-    lines: Sequence[Sequence[tuple[int, str, float]]], ids: Array, box: Box, style: DrawStyle
-) -> list[Mark]:
+def chip_marks(lines: Sequence[Sequence[tuple[int, str, float]]], ids: Array, box: Box, style: DrawStyle) -> list[Mark]:
     """Draw the words; equal ``ids`` have grounds of one colour."""
     colors, cells = id_colors(style), hash_ids(ids)
     marks: list[Mark] = []

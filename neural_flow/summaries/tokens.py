@@ -1,17 +1,15 @@
-"""Integer tokens: a row of cells, coloured by id."""
+"""Integer tokens: their words where they are known, else a row of cells, coloured by id."""
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from neural_flow.drawing import Box, Mark, Text
-from neural_flow.records import Array, Summary
+from neural_flow.records import Summary
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
-from neural_flow.summaries._colormaps import colormap
+from neural_flow.summaries._chips import chip_lines, chip_marks, chips_size, hash_ids, id_colors, readable
 from neural_flow.summaries._planes import badge_marks, frame_marks, image_mark
 from neural_flow.text_metrics import text_width
-from neural_flow.theme import contrast
 
 _WIDTH, _HEIGHT = 72.0, 10.0
 _MAX_LABELLED = 12

@@ -87,6 +87,7 @@ TENSORS: dict[str, list[tuple[torch.Tensor, SummaryContext]]] = {
     ],
     "sparse": [((random(40, 30) > 1).float().to_sparse(), PLAIN)],
     "token_map": [(random(12, 8), PLAIN), (random(500, 300), PLAIN)],
+    "token_classes": [(random(7, 3), replace(OUTPUT, labels=("noun", "verb", "a very long name of a class")))],
     "tokens": [
         (torch.arange(5), INPUT),
         (torch.arange(1000), INPUT),

@@ -17,6 +17,7 @@ from neural_flow.summaries._summarise import summarise
 from neural_flow.summaries.class_logits import percent
 from neural_flow.summaries.scalar import number_text
 from neural_flow.summaries.segmentation import overlay
+from neural_flow.text_metrics import text_width
 
 PLAIN = SummaryContext()
 INPUT, OUTPUT = replace(PLAIN, role="input"), replace(PLAIN, role="output")
@@ -227,6 +228,36 @@ def test_equal_tokens_have_equal_colours_and_ids_are_written_where_they_fit() ->
     assert [mark.text for mark in marks_of(summary) if isinstance(mark, Text)] == ["3", "5", "3"]
     wide = summary_of(torch.tensor([30000, 50000] * 6), INPUT)
     assert not any(isinstance(mark, Text) for mark in marks_of(wide))
+
+
+def test_known_words_are_set_in_lines_on_grounds_of_their_ids() -> None:
+    words = ("the", " quick", " fox", " and", " the", " lazy", " unbelievably_long_word_of_one_piece", "\n")
+    summary = summary_of(torch.tensor([7, 1, 2, 3, 7, 4, 5, 6]), replace(INPUT, tokens=words))
+    marks = marks_of(summary)
+    texts = [mark for mark in marks if isinstance(mark, Text)]
+    grounds = [mark for mark in marks if isinstance(mark, Rect)]
+    assert [text.text for text in texts][:4] == ["the", "quick", "fox", "and"]
+    assert texts[-1].text == "⏎"
+    assert grounds[0].fill == grounds[4].fill != grounds[1].fill
+    for text, ground in zip(texts, grounds, strict=True):
+        assert text_width(text.text, text.size) <= ground.width
+    assert len({ground.y for ground in grounds}) > 1
+    many = summary_of(torch.arange(100), replace(INPUT, tokens=("word",) * 100))
+    assert not any(isinstance(mark, Text) for mark in marks_of(many))
+
+
+def test_named_classes_of_tokens_are_written_and_coloured_as_tokens_are() -> None:
+    named = replace(OUTPUT, labels=("noun", "verb", "dot"))
+    scores = torch.tensor([[2.0, 1.0, 0.0], [0.0, 1.0, 0.5], [0.0, torch.nan, 3.0], [5.0, 0.0, 0.0]])
+    summary = summary_of(scores, named)
+    assert summary.kind == "token_classes"
+    texts = [mark.text for mark in marks_of(summary) if isinstance(mark, Text)]
+    assert texts == ["noun", "verb", "dot", "noun", "!"]
+    tokens = summary_of(torch.tensor([0, 1, 2, 0]), replace(INPUT, tokens=("noun", "verb", "dot", "noun")))
+    fills = [[mark.fill for mark in marks_of(found) if isinstance(mark, Rect)][:4] for found in (summary, tokens)]
+    assert fills[0] == fills[1]
+    assert choose(random(4, 5), named) == "token_map"
+    assert choose(random(200, 3), named) == "token_map"
 
 
 def test_bars_of_a_vector_stand_on_zero() -> None:
