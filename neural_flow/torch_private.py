@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
+import weakref
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from types import FunctionType
@@ -16,7 +17,10 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
-from torch._C import _autograd  # pyright: ignore[reportAttributeAccessIssue]  # built into torch, without a stub
+from torch._C import (
+    _autograd,  # pyright: ignore[reportAttributeAccessIssue]  # built into torch, without a stub
+    _profiler,  # pyright: ignore[reportAttributeAccessIssue]  # likewise
+)
 from torch._C._dynamo import eval_frame
 from torch._C._functorch import (
     get_interpreter_stack,
@@ -352,3 +356,77 @@ def _finds_default_device_mode() -> bool:
     mode = default_device_mode()
     torch.set_default_device(None)
     return mode.device == torch.device("cpu") and default_device_mode() is None
+
+
+# -- saved tensors and allocations ---------------------------------------------------------------------------------
+
+
+@self_test("saved tensor data")
+def _saved_tensor_data_works() -> bool:
+    x = torch.ones(2, requires_grad=True)
+    y = x.exp()
+    saved = y.grad_fn._raw_saved_result  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    packed: list[object] = []
+
+    def pack(tensor: torch.Tensor) -> object:
+        packed.append(object())
+        return packed[0]
+
+    is_plain = saved.data.data_ptr() == y.data_ptr() and saved.unpack_hook is None
+    saved.register_hooks(pack, lambda _: y.detach())
+    return is_plain and saved.data is packed[0] and saved.unpack_hook is not None
+
+
+@self_test("storage objects")
+def _storage_objects_work() -> bool:
+    x = torch.ones(2, requires_grad=True)
+    y = x.exp()
+    node, storage = y.grad_fn, weakref.ref(y.untyped_storage())
+    del y
+    is_alive = storage() is not None  # the graph holds the memory, and so the object
+    del node
+    return is_alive and storage() is None
+
+
+def neg_view(tensor: torch.Tensor) -> torch.Tensor:
+    """Return an alias whose negative bit is the other way round."""
+    return torch._neg_view(tensor)
+
+
+@self_test("negative views")
+def _negative_views_work() -> bool:
+    return bool((neg_view(torch.ones(2)) == -1).all()) and not neg_view(neg_view(torch.ones(2))).is_neg()
+
+
+class AllocationLog:
+    """Read what the CPU allocator of this thread hands out and takes back, in order. A context manager.
+
+    The events are those that ``torch.profiler`` shows too; it takes seconds to start and prints.
+
+    Attributes:
+        nbytes: one number an event: bytes handed out, negative where they were taken back. Filled on leaving.
+    """
+
+    def __init__(self) -> None:
+        self.nbytes: tuple[int, ...] = ()
+
+    def __enter__(self) -> AllocationLog:
+        config = _profiler.ProfilerConfig(
+            _profiler.ProfilerState.CPU, False, True, False, False, False, _profiler._ExperimentalConfig()
+        )
+        _autograd._enable_profiler_legacy(config)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        threads = _autograd._disable_profiler_legacy()
+        self.nbytes = tuple(
+            event.cpu_memory_usage() for events in threads for event in events if event.kind() == "memory_alloc"
+        )
+
+
+@self_test("allocation log")
+def _allocation_log_works() -> bool:
+    with AllocationLog() as log:
+        tensor = torch.empty(1000)
+        del tensor
+    return log.nbytes == (4000, -4000)
