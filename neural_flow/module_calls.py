@@ -22,6 +22,7 @@ WRAPPER_PARTS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_modul
 
 
 _OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
+_MAX_HELD = 10_000  # longer lists are data: a vocabulary holds no modules
 
 
 @dataclass(slots=True, eq=False)
@@ -62,9 +63,17 @@ def named_children(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield name, child
     for name, value in tuple(vars(module).items()):
         if isinstance(value, list | tuple | dict) and name not in _OWN_ATTRIBUTES:
-            for key, child in value.items() if isinstance(value, dict) else enumerate(value):
-                if isinstance(child, nn.Module):
-                    yield f"{name}.{key}", child
+            yield from _held_modules(value, name, 0)
+
+
+def _held_modules(container: Any, prefix: str, depth: int) -> Iterator[tuple[str, nn.Module]]:
+    if len(container) > _MAX_HELD:
+        return
+    for key, item in container.items() if isinstance(container, dict) else enumerate(container):
+        if isinstance(item, nn.Module):
+            yield f"{prefix}.{key}", item
+        elif isinstance(item, list | tuple | dict) and depth < 3:
+            yield from _held_modules(item, f"{prefix}.{key}", depth + 1)
 
 
 def all_modules(model: nn.Module) -> list[nn.Module]:

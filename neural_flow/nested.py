@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -86,14 +87,14 @@ def _copy(value: Any, function: Callable[[torch.Tensor], torch.Tensor], memo: di
         return memo[id(value)][1]
     kind = type(value)
     copied: Any
-    if kind in (list, dict, set):
-        copied = memo.setdefault(id(value), (value, kind()))[1]
-        if kind is dict:
+    if kind in (list, dict, set, deque):
+        copied = deque(maxlen=value.maxlen) if isinstance(value, deque) else kind()
+        memo[id(value)] = (value, copied)
+        if isinstance(value, dict):
             copied.update({key: _copy(item, function, memo, depth + 1) for key, item in value.items()})
-        elif kind is list:
-            copied.extend(_copy(item, function, memo, depth + 1) for item in value)
         else:
-            copied.update(_copy(item, function, memo, depth + 1) for item in value)
+            items = [_copy(item, function, memo, depth + 1) for item in value]
+            copied.update(items) if kind is set else copied.extend(items)
         return copied
     if isinstance(value, tuple | frozenset):
         items = [_copy(item, function, memo, depth + 1) for item in value]
@@ -105,9 +106,7 @@ def _copy(value: Any, function: Callable[[torch.Tensor], torch.Tensor], memo: di
 
 def _copy_object(value: Any, function: Callable[[torch.Tensor], torch.Tensor], memo: dict[int, Any], depth: int) -> Any:
     children = list(_fields(value))
-    if not any(
-        isinstance(child, torch.Tensor | list | dict | set) or hasattr(child, "__dict__") for _, child in children
-    ):
+    if all(isinstance(child, (*_ATOMS, type)) or callable(child) for _, child in children):
         return value
     try:
         copied = copy.copy(value)

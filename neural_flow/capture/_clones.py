@@ -46,7 +46,7 @@ class Cloner:
         if known is None:
             clone = self._shared_view(tensor)
             if clone is None:
-                clone = self._convert(tensor)
+                clone = _lazy_copy(tensor) if is_lazy(tensor) else self._convert(tensor)
             if clone is not tensor and vars(tensor) and type(tensor) in (torch.Tensor, nn.Parameter):
                 vars(clone).update(vars(tensor))
             known = self._clones[id(tensor)] = (tensor, clone)
@@ -63,7 +63,7 @@ class Cloner:
 
 
 def _detached_copy(tensor: torch.Tensor) -> torch.Tensor:
-    return _lazy_copy(tensor) if is_lazy(tensor) else tensor.detach().clone()
+    return tensor.detach().clone()
 
 
 def _lazy_copy(tensor: Any) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
+from typing import TypeVar
 
 import torch
 
@@ -13,6 +14,9 @@ _SAMPLES = os.path.join(_PACKAGE, "sample_models") + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 _IS_LIBRARY: dict[str, bool] = {}
+_STARTS: set[CodeType] = set()
+
+_Function = TypeVar("_Function", bound=FunctionType)
 
 
 def is_library_file(filename: str) -> bool:
@@ -26,10 +30,18 @@ def is_library_file(filename: str) -> bool:
     return known
 
 
+def starts_a_run(function: _Function) -> _Function:
+    """Mark the function of ours that calls the user's model: code further out is not the model's."""
+    _STARTS.add(function.__code__)
+    return function
+
+
 def user_frame() -> FrameType | None:
-    """Return the innermost running frame of the user's code."""
+    """Return the innermost running frame of the user's code, or None where only torch's own modules run."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_library_file(frame.f_code.co_filename):
+        if frame.f_code in _STARTS:
+            return None
         frame = frame.f_back
     return frame
 

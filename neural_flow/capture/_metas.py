@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from neural_flow.records import TensorMeta
 
@@ -40,6 +41,8 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
     """Return what ``tensor`` is: nested tensors by their padded shape, sparse ones by what they store."""
+    if is_lazy(tensor):
+        return TensorMeta(shape=(), dtype=dtype_name(tensor.dtype), requires_grad=tensor.requires_grad)
     with torch._C.DisableTorchFunctionSubclass():
         layout = str(tensor.layout).removeprefix("torch.")
         placements = getattr(tensor, "placements", None)

@@ -197,15 +197,15 @@ class Recorder:
             return refs
         if escaped := self._escaped_here():
             return self.add_source(tensor, "opaque", "opaque", escaped)
-        self.unknown.append((len(self.ops), weakref.ref(tensor)))
-        return self.add_source(tensor, "unknown", "unknown")
+        refs = self.add_source(tensor, "unknown", "unknown")
+        self.unknown.append((refs[0][0], weakref.ref(tensor)))
+        return refs
 
     def add_output(self, leaf: torch.Tensor, first_op_id: int, inputs: Callable[[], Tensors]) -> int | None:
         """Make an output of a call the call's own value: return the id of the op that stands for it, if it needs one.
 
         A value made inside the call is its own already. One that was not (an input, a parameter, something kept from
-        before) becomes the output of an ``alias`` op; one that nobody saw being made, of an ``opaque`` op that reads
-        what the call handed to array code, or else all its inputs.
+        before) becomes the output of an ``alias`` op; one that nobody saw being made, of an ``opaque`` op.
 
         Args:
             leaf: one output tensor of the call.
@@ -216,15 +216,29 @@ class Recorder:
         if refs is None:
             refs = () if is_reached_by_name(leaf) else self.values.read_by_address(leaf)
         if refs is None:
-            escaped = [found for _, time, found in self._escapes if time >= first_op_id]
-            parents = tuple(dict.fromkeys(ref for found in escaped for ref in found)) or self.sources(inputs())[0]
-            self.num_opaque_joins += not escaped and first_op_id < len(self.ops)
-            self.add_source(leaf, "opaque", "opaque", parents)
+            self.add_source(leaf, "opaque", "opaque", self._unseen_sources(first_op_id, inputs()))
             return None
         if any(op_id >= first_op_id for op_id, _ in refs):
             return None
         param_id = self.values.param_of(leaf)
         return self.add("alias", refs, () if param_id is None else (param_id,), [leaf], "alias")
+
+    def _unseen_sources(self, first_op_id: int, inputs: Tensors) -> Refs:
+        """Return what code out of sight must have read to make an output of the call that began with this op.
+
+        That is what the call handed to array code, or else what went in or was made in it and has not been read since.
+        """
+        escaped = [found for _, time, found in self._escapes if time >= first_op_id]
+        if escaped:
+            return tuple(dict.fromkeys(ref for found in escaped for ref in found))
+        given = self.sources(inputs)[0]
+        seen = [(op_id, op) for op_id, op in enumerate(self.ops[first_op_id:], first_op_id) if op[5] != "opaque"]
+        if not seen:
+            return given
+        self.num_opaque_joins += 1
+        read = {ref for _, (_, parents, *_) in seen for ref in parents}
+        made = [(op_id, index) for op_id, op in seen for index in range(len(op[3]))]
+        return tuple([ref for ref in (*given, *made) if ref not in read]) or given
 
     def escape(self, tensor: torch.Tensor) -> None:
         """Note that the values of ``tensor`` were handed to code that no tracer sees into."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from neural_flow.torch_private import default_device_mode, failure_of, set_version
 
@@ -165,7 +166,7 @@ class SavedParams:
 
     def save(self, param: torch.Tensor) -> None:
         """Copy ``param``, unless it has been copied already."""
-        if id(param) in self._saved:
+        if id(param) in self._saved or is_lazy(param):
             return
         with torch.no_grad():
             version = None if param.is_inference() else param._version

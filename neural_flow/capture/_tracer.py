@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -17,6 +18,7 @@ import torch
 from torch import nn
 
 from neural_flow.capture._calls import FollowedCall, failure_of
+from neural_flow.capture._frames import starts_a_run
 from neural_flow.capture._handover import fresh_alias, replaceable_leaves, replaced, unheld_refcount
 from neural_flow.capture._metas import RawMeta, finished_meta, raw_meta
 from neural_flow.capture._model_info import class_name, model_parts, module_infos, param_infos
@@ -26,6 +28,7 @@ from neural_flow.capture._storage_log import Refs
 from neural_flow.capture._values import ValueTable
 from neural_flow.module_calls import CallFrame, ModuleCallStack, module_paths
 from neural_flow.nested import tensor_leaves
+from neural_flow.probe import ObserverHandle, Probe, observe_every_emit
 from neural_flow.records import Leaf, ProbeEmit, Trace
 from neural_flow.torch_private import no_torch_function
 
@@ -66,6 +69,8 @@ class Tracer:
         self._foreign: set[nn.Module] = set()
         self._calls: list[FollowedCall] = []
         self._emits: list[ProbeEmit] = []
+        self._emit_watch: ObserverHandle | None = None
+        self._thread_id = threading.get_ident()
         self._inputs: list[tuple[str, RawMeta, Refs]] = []
         self._outputs: list[tuple[str, RawMeta, Refs]] = []
         self._raised: list[tuple[BaseException, int]] = []
@@ -97,11 +102,14 @@ class Tracer:
         except BaseException:
             self._stack.__exit__(None, None, None)
             raise
+        self._emit_watch = observe_every_emit(self._on_emit)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._emit_watch is not None:
+            self._emit_watch.remove()
         try:
             self._exit_mode()
         finally:
@@ -114,6 +122,7 @@ class Tracer:
         self._raised.clear()
         self._recorder = None
 
+    @starts_a_run
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
         """Run the model inside this context; an exception that the model raises ends up in the trace."""
         try:
@@ -278,6 +287,10 @@ class Tracer:
         assert recorder is not None
         call.end_op_id = len(recorder.ops)
         recorder.call_id = call.parent_id
+
+    def _on_emit(self, probe: Probe, value: Any) -> None:
+        if threading.get_ident() == self._thread_id:
+            self.record_emit(probe.name or "probe", value)
 
     def record_emit(self, name: str, value: Any) -> None:
         """Note that the model emitted ``value``, a nest of tensors, to the probe called ``name``."""

@@ -97,7 +97,7 @@ class _Run:
         self.raised, follower.raised = follower.raised or self.raised, None
         if stand_ins is None:
             self.written = {id(param): param for param in (*self.written, *follower.written_params())}.values()
-        return _with_constants(trace, follower), follower
+        return (_with_constants(trace, follower) if follower.error is None else trace), follower
 
     def checked(self, kind: type[Tracer], stand_ins: StandIns | None = None) -> Trace:
         """Run, find out whether an exception is the model's or the tracer's, and fall back where it is the tracer's."""

@@ -311,6 +311,27 @@ def test_work_in_another_thread_is_of_unknown_origin() -> None:
     assert [op.role for op in trace.ops if op.role != "op"] == ["input", "unknown"]
 
 
+class _HalfInThread(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen, self.unseen = nn.Linear(SIZE, SIZE), nn.Linear(SIZE, SIZE)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        results: list[torch.Tensor] = []
+        hidden = self.seen(x)
+        thread = threading.Thread(target=lambda: results.append(self.unseen(hidden)))
+        thread.start()
+        thread.join()
+        return results[0]
+
+
+def test_what_goes_out_of_sight_is_what_nobody_read() -> None:
+    trace = trace_of(Between(lambda x, middle: middle(x), middle=_HalfInThread()), rows())
+    assert reaches(trace, "middle.seen", "last")
+    opaque = next(op for op in trace.ops if op.role == "opaque")
+    assert opaque.parents == next(call for call in trace.calls if call.path == "middle.seen").output_refs[0]
+
+
 class _InThread(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -1,0 +1,365 @@
+"""The metadata pass: its trace, what it falls back to, and what it says when the model raises."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from capture_flow import SIZE, Between, check_consistent, reaches, rows
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from neural_flow.capture.dataflow import DataflowTracer
+from neural_flow.capture.metadata import run_metadata_pass
+from neural_flow.errors import TopologyFallbackWarning, UnknownNameError
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+class UNet(nn.Module):
+    """Two levels, a concatenated skip, a residual sum and one activation used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enc1, self.enc2 = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 8, 3, padding=1)
+        self.mid, self.up = nn.Conv2d(8, 8, 3, padding=1), nn.ConvTranspose2d(8, 4, 2, 2)
+        self.dec1, self.head, self.act = nn.Conv2d(8, 4, 3, padding=1), nn.Conv2d(4, 2, 1), nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        skip = self.act(self.enc1(x))
+        deep = self.enc2(F.max_pool2d(skip, 2))
+        deep = self.act(self.mid(deep)) + deep
+        return self.head(self.dec1(torch.cat([self.up(deep), skip], 1)))
+
+
+def test_the_trace_of_a_unet() -> None:
+    trace = run_metadata_pass(UNet(), (torch.rand(1, 1, 8, 8),), model_name="unet")
+    check_consistent(trace)
+    assert (trace.model_name, trace.class_name, trace.tracer) == ("unet", "UNet", "function")
+    assert [(call.path, call.call_index) for call in trace.calls] == [
+        ("", 0), ("enc1", 0), ("act", 0), ("enc2", 0), ("mid", 0), ("act", 1), ("up", 0), ("dec1", 0), ("head", 0),
+    ]  # fmt: skip
+    outputs = {(call.path, call.call_index): call.output_refs[0][0] for call in trace.calls}
+    cat = next(op for op in trace.ops if op.target == "torch.cat")
+    assert set(cat.parents) == {outputs["up", 0], outputs["act", 0]}
+    add = next(op for op in trace.ops if op.target == "torch.Tensor.add")
+    assert set(add.parents) == {outputs["act", 1], outputs["enc2", 0]}
+    assert trace.outputs[0].refs == (outputs["head", 0],)
+    assert trace.outputs[0].meta.shape == (1, 2, 8, 8)
+    assert trace.calls[0].inputs[0].shape == (1, 1, 8, 8)
+
+
+def test_parameters_and_modules_are_counted_once() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(5, 3)
+            self.head = nn.Linear(3, 5, bias=False)
+            self.head.weight = self.table.weight
+            self.gates = nn.ParameterList([nn.Parameter(torch.ones(2)) for _ in range(2)])
+            self.loose = nn.Parameter(torch.ones(7, dtype=torch.float16), requires_grad=False)
+            self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(3, 3, bias=False))
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.head(self.normed(self.table(ids)))
+
+    model = Tied()
+    trace = run_metadata_pass(model, (torch.tensor([1]),))
+    root = trace.modules[0]
+    distinct = list(model.parameters())
+    assert root.num_params == sum(param.numel() for param in distinct)
+    assert root.num_trainable_params == root.num_params - 7
+    assert root.param_nbytes == sum(param.numel() * param.element_size() for param in distinct)
+    names = {info.names for info in trace.params}
+    assert ("table.weight", "head.weight") in names
+    assert ("normed.parametrizations.weight.original0",) in names
+    by_path = {info.path: info for info in trace.modules}
+    assert set(by_path) == {"", "table", "head", "gates", "normed"}
+    assert by_path["head"].param_ids == by_path["table"].param_ids
+    assert by_path["normed"].class_name == "Linear"
+    assert by_path["normed"].num_params == 12
+    assert by_path["gates"].num_params == 4
+    assert [trace.params[i].names for i in root.own_param_ids] == [("loose",)]
+    assert not any("parametrizations" in call.path for call in trace.calls)
+
+
+def test_lazy_parameters_are_counted_as_they_became() -> None:
+    model = nn.Sequential(nn.LazyLinear(3))
+    trace = run_metadata_pass(model, (torch.rand(2, 5),))
+    assert trace.modules[0].num_params == 18
+    assert trace.calls[1].class_name == "Linear"
+    assert isinstance(model[0], nn.LazyLinear)
+
+
+def test_half_precision_counts_two_bytes() -> None:
+    trace = run_metadata_pass(nn.Linear(4, 4).bfloat16(), (torch.rand(2, 4).bfloat16(),))
+    assert trace.modules[0].param_nbytes == 40
+    assert trace.outputs[0].meta.dtype == "bfloat16"
+
+
+class Raising(nn.Module):
+    def __init__(self, code: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.body = nn.ModuleDict({"a": nn.Linear(SIZE, 4), "b": Between(code)})
+
+    def forward(self, x: torch.Tensor, *, scale: torch.Tensor | None = None) -> torch.Tensor:
+        self.body["a"](x)
+        return self.body["b"](x * 2)
+
+
+def test_a_failure_says_where_and_on_what() -> None:
+    def code(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, x[:, :2]])
+
+    model = Raising(code)
+    trace = run_metadata_pass(model, (rows(),), {"scale": torch.ones(1)})
+    failure = trace.failure
+    assert failure is not None
+    assert (failure.module, failure.call, failure.type) == ("body.b", 0, "RuntimeError")
+    assert "Sizes of tensors must match" in failure.message
+    assert [meta.shape for meta in failure.inputs] == [(4, SIZE)]
+    assert failure.location is not None
+    assert failure.location.startswith(__file__)
+    assert [(call.path, call.has_returned) for call in trace.calls] == [
+        ("", False), ("body.a", True), ("body.b", False), ("body.b.first", True),
+    ]  # fmt: skip
+    assert trace.has_dataflow
+    assert trace.outputs == ()
+    check_consistent(trace)
+
+
+def test_a_shape_mismatch_names_the_innermost_module() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Sequential(nn.Linear(9, 2)))
+    trace = run_metadata_pass(model, (torch.rand(3, 4),))
+    assert trace.failure is not None
+    assert (trace.failure.module, trace.failure.type) == ("2.0", "RuntimeError")
+    assert [meta.shape for meta in trace.failure.inputs] == [(3, 8)]
+
+
+def test_a_failure_that_is_raised_anew_keeps_its_place() -> None:
+    class Wrapping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+            self.other = nn.Linear(SIZE, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            try:
+                return self.inner(x)
+            except RuntimeError as error:
+                self.other(x)
+                raise ValueError("told anew") from error
+
+    trace = run_metadata_pass(Wrapping(), (rows(),))
+    assert trace.failure is not None
+    assert (trace.failure.module, trace.failure.type, trace.failure.message) == ("inner", "ValueError", "told anew")
+
+
+def test_arguments_that_do_not_fit_are_a_failure_of_the_root() -> None:
+    trace = run_metadata_pass(nn.Linear(4, 4), (rows(), 1, 2))
+    assert trace.failure is not None
+    assert (trace.failure.module, trace.failure.type) == ("", "TypeError")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_is_no_failure(error: type[BaseException]) -> None:
+    def code(x: torch.Tensor) -> torch.Tensor:
+        raise error
+
+    model = Between(code).train()
+    with pytest.raises(error):
+        run_metadata_pass(model, (rows(),))
+    assert model.training
+
+
+class _Fussy(torch.Tensor):
+    """A tensor subclass that refuses to be handled while any function mode is on."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.mul and _Fussy.is_watched:
+            raise ValueError("not while somebody looks")
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+    is_watched = False
+
+
+def test_a_model_that_cannot_be_traced_is_run_without_the_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Linear(SIZE, SIZE), Between(lambda x: x.as_subclass(_Fussy) * 2), nn.Dropout(0.5))
+    x = rows()
+    before = torch.get_rng_state()
+    enter = DataflowTracer._enter_mode
+
+    def watched(self: DataflowTracer) -> None:
+        _Fussy.is_watched = True
+        enter(self)
+
+    monkeypatch.setattr(DataflowTracer, "_enter_mode", watched)
+    monkeypatch.setattr(
+        DataflowTracer,
+        "_exit_mode",
+        lambda self: (self._mode.__exit__(None, None, None), setattr(_Fussy, "is_watched", False)),
+    )
+    with pytest.warns(TopologyFallbackWarning, match="not while somebody looks"):
+        trace = run_metadata_pass(model, (x,), train=True)
+    assert trace.failure is None
+    assert not trace.has_dataflow
+    assert trace.ops == ()
+    assert [call.path for call in trace.calls] == ["", "0", "1", "1.first", "1.last", "2"]
+    assert trace.calls[0].outputs[0].shape == (4, SIZE)
+    assert trace.notes
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_fault_of_the_tracer_never_reaches_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("neural_flow.capture._recorder.raw_meta", lambda _: 1 / 0)
+    with pytest.warns(TopologyFallbackWarning, match="ZeroDivisionError"):
+        trace = run_metadata_pass(nn.Linear(4, 4), (torch.rand(2, 4),))
+    assert trace.failure is None
+    assert not trace.has_dataflow
+
+
+def test_the_user_sees_no_warning_of_an_ordinary_run() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run_metadata_pass(UNet(), (torch.rand(1, 1, 8, 8),))
+
+
+def test_an_unknown_tracer_is_refused() -> None:
+    with pytest.raises(UnknownNameError, match="tracer"):
+        run_metadata_pass(nn.Identity(), tracer="magic")
+
+
+_OTHER = nn.Linear(SIZE, SIZE)
+_TABLE = torch.arange(8.0)
+
+
+class _Settings:
+    scale = torch.full((SIZE,), 2.0)
+
+    def __init__(self) -> None:
+        self.shift = torch.ones(SIZE)
+
+
+_SETTINGS = _Settings()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda x: x + _TABLE,
+        lambda x: x * _Settings.scale + _SETTINGS.shift,
+        (lambda table: lambda x: x + table)(torch.ones(SIZE)),
+        lambda x: _OTHER(x),
+    ],
+)
+def test_tensors_of_the_users_program_are_constants(code: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    trace = run_metadata_pass(Between(code), (rows(),))
+    assert reaches(trace, "first", "last")
+    assert {op.role for op in trace.ops} <= {"input", "op", "alias"}
+    assert trace.tracer == "function"
+
+
+def test_a_forward_that_writes_parameters_is_told_and_undone() -> None:
+    class Writing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept, self.written, self.viewed = (nn.Linear(SIZE, SIZE) for _ in range(3))
+            self.table = nn.Embedding(4, SIZE, max_norm=0.1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.written.weight.data.mul_(0.5)
+            with torch.no_grad():
+                self.viewed.weight[0].copy_(x[0])
+                torch.add(self.written.bias, 1, out=self.written.bias)
+            return self.kept(x) + self.viewed(x) + self.written(x) + self.table(torch.tensor([1]))
+
+    model = Writing()
+    before = {name: (param.detach().clone(), param._version) for name, param in model.named_parameters()}
+    for tracer in ("function", "dispatch"):
+        trace = run_metadata_pass(model, (rows(),), tracer=tracer)
+        names = {trace.params[param_id].names[0] for param_id in trace.written_param_ids}
+        assert names == {"written.weight", "written.bias", "viewed.weight", "table.weight"}
+        linear = [op for op in trace.ops if op.call_id == 2]
+        assert any(trace.inputs[0].refs[0][0] in _ancestors(trace.ops, op.op_id) for op in linear)
+        for name, param in model.named_parameters():
+            assert torch.equal(param, before[name][0]), name
+            assert param._version == before[name][1], name
+
+
+def _ancestors(ops: Any, op_id: int) -> set[int]:
+    seen: set[int] = set()
+    waiting = [op_id]
+    while waiting:
+        for parent, _ in ops[waiting.pop()].parents:
+            if parent not in seen:
+                seen.add(parent)
+                waiting.append(parent)
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["real", "built fake", "built on meta"])
+def test_fake_runs_need_no_data(kind: str) -> None:
+    def build() -> nn.Module:
+        return nn.ModuleDict({"lstm": nn.LSTM(SIZE, SIZE), "norm": nn.BatchNorm1d(SIZE), "net": UNet()})
+
+    class Root(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = build()
+            self.big = nn.Linear(SIZE, 300_000, bias=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y, _ = self.parts["lstm"](x)
+            image = self.parts["norm"](y).view(1, 1, SIZE, SIZE)
+            return self.big(self.parts["net"](image)).view(2, SIZE, 300_000)
+
+    if kind == "built fake":
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            model = Root()
+    elif kind == "built on meta":
+        with torch.device("meta"):
+            model = Root()
+    else:
+        model = Root()
+    params = {name: (id(param), id(param.data) and param.device.type) for name, param in model.named_parameters()}
+    trace = run_metadata_pass(model, (torch.rand(SIZE, SIZE),), fake=True)
+    assert trace.failure is None
+    assert trace.has_dataflow
+    assert trace.notes == ("run on fake tensors",)
+    assert trace.outputs[0].meta.shape == (2, SIZE, 300_000)
+    assert trace.outputs[0].meta.device == "cpu"
+    check_consistent(trace)
+    assert reaches(trace, "parts.lstm", "parts.net.head")
+    assert params == {
+        name: (id(param), id(param.data) and param.device.type) for name, param in model.named_parameters()
+    }
+
+
+def test_a_failure_on_fake_tensors_is_told() -> None:
+    trace = run_metadata_pass(nn.Linear(4, 4), (torch.rand(2, 5),), fake=True)
+    assert trace.failure is not None
+    assert trace.failure.type == "RuntimeError"
+
+
+def test_running_twice_gives_the_same_trace() -> None:
+    model = nn.Sequential(nn.Linear(SIZE, SIZE), nn.Dropout(0.5), nn.BatchNorm1d(SIZE))
+    x = rows()
+    first = run_metadata_pass(model, (x,), train=True)
+    assert run_metadata_pass(model, (x,), train=True) == first
+
+
+def test_no_tensor_outlives_the_pass() -> None:
+    model, x = UNet(), torch.rand(1, 1, 8, 8)
+    run_metadata_pass(model, (x,))
+    gc.collect()
+    before = sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects())
+    trace = run_metadata_pass(model, (x,))
+    gc.collect()
+    assert sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects()) == before
+    assert trace.ops
