@@ -119,8 +119,7 @@ def _align(before: tuple[Stage, ...], after: tuple[Stage, ...]) -> Iterator[tupl
 
 def _best_alignment(before: tuple[Stage, ...], after: tuple[Stage, ...]) -> list[tuple[int, int]]:
     if len(before) * len(after) > _MAX_CELLS:
-        by_name = {stage.name: stage for stage in after}
-        return [(stage.stage_id, by_name[stage.name].stage_id) for stage in before if stage.name in by_name]
+        return _alike_by_name(before, after)
     rows, columns = len(before), len(after)
     best = [[0] * (columns + 1) for _ in range(rows + 1)]
     for row in range(rows - 1, -1, -1):
@@ -139,6 +138,19 @@ def _best_alignment(before: tuple[Stage, ...], after: tuple[Stage, ...]) -> list
             row += 1
         else:
             column += 1
+    return pairs
+
+
+def _alike_by_name(before: tuple[Stage, ...], after: tuple[Stage, ...]) -> list[tuple[int, int]]:
+    """Match by name alone, in order: what two very large models have in common."""
+    by_name = {stage.name: stage for stage in after}
+    pairs: list[tuple[int, int]] = []
+    last = -1
+    for stage in before:
+        other = by_name.get(stage.name)
+        if other is not None and other.kind == stage.kind and other.stage_id > last:
+            last = other.stage_id
+            pairs.append((stage.stage_id, last))
     return pairs
 
 

@@ -27,7 +27,7 @@ class Options:
     ``collapse``. Where the edges come from: ``topology``, ``tracer``, ``fake``. What is captured: ``capture``,
     ``attention``, ``heads``, ``stats``, ``gradients``, ``saved``, ``color_by``, ``batch_dim``, ``sample``. How it
     looks: ``layout`` to ``text_as_paths``. What the graph file says of its making: ``target`` to ``weights``.
-    ``image_norm`` is undone in pictures of inputs; ``changes`` colour the stages of a comparison; ``progress`` is told
+    ``image_norm`` is undone in pictures of inputs; ``changes`` and ``edge_changes`` colour a comparison; ``progress`` is told
     each phase, ``log`` each decision.
     """
 
@@ -84,6 +84,7 @@ class Options:
     weights: str | None = None
     image_norm: tuple[Sequence[float], Sequence[float]] | None = None
     changes: tuple[tuple[int, Change], ...] = ()
+    edge_changes: tuple[tuple[int, int, Change], ...] = ()
     progress: Progress | None = None
     log: Progress | None = None
 
@@ -166,6 +167,7 @@ def scene_options(asked: Options) -> SceneOptions:
         color_by=asked.color_by,
         font_file=asked.font,
         changes=asked.changes,
+        edge_changes=asked.edge_changes,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import hypot
 
 from neural_flow.drawing import Arrow, Box, DiagramNode, Mark, Path, Placement, Point, Rect, Route, Text
+from neural_flow.scene.cards import change_color
 from neural_flow.scene.look import Look, name_of
 from neural_flow.scene.shapes import Commands, circle, cross, saltire
 from neural_flow.scene.tracks import Track, commands_of, end_direction, shorten, track_of
@@ -48,13 +49,17 @@ def arrow_marks(arrow: Arrow, route: Route, places: dict[int, Placement], look: 
     """Draw one arrow along its route, with head, label and tap dots."""
     theme = look.theme
     color = kind_color(arrow.kind, arrow.inferred, theme)
+    change = look.arrow_changes.get(arrow.arrow_id)
+    if change is not None:
+        color = change_color(change, theme)
     track = track_of(route)
     track = shorten(track, _missing(track[0][0], arrow.source, places, look), from_start=True)
     track = shorten(track, _missing(track[-1][-1], arrow.target, places, look), from_start=False)
     tip, direction = track[-1][-1], end_direction(track)
     line = shorten(track, theme.line_stop, from_start=False)
     layer = EDGE_LAYER + (-0.01 if arrow.inferred else _UNDER[arrow.kind])
-    dash = tuple(length * theme.edge_width for length in theme.dash) if arrow.inferred else ()
+    is_dashed = arrow.inferred or change == "removed"
+    dash = tuple(length * theme.edge_width for length in theme.dash) if is_dashed else ()
     marks: list[Mark] = [
         Path(commands=commands_of(line), stroke=color, stroke_width=theme.edge_width, dash=dash, layer=layer),
         Path(commands=head(tip, direction, theme), fill=color, layer=HEAD_LAYER),
@@ -163,6 +168,7 @@ def arrow_title(arrow: Arrow, look: Look) -> str:
     ends = " → ".join(_end_name(node_id, look) for node_id in (arrow.source, arrow.target))
     kind = {"primary": "trunk", "return": "next turn"}.get(arrow.kind, arrow.kind)
     words = [kind]
+    words += [f"{change} between the two models"] if (change := look.arrow_changes.get(arrow.arrow_id)) else []
     words += ["inferred from the order of execution"] if arrow.inferred else []
     words += ["through code that no tracer sees into"] if arrow.opaque else []
     return "\n".join(part for part in (ends, ", ".join(words), arrow.title or arrow.text) if part)

@@ -156,6 +156,7 @@ def _card_entries(look: Look) -> list[Entry]:
     families = {family(stage): fill_of(stage, look) for stage in empty if family(stage) != "data"}
     entries = [Entry("swatch", color, name) for name, color in families.items()] if len(families) > 1 else []
     found = {change for node in look.diagram.nodes if (change := look.change_of(node)) is not None}
+    found |= set(look.arrow_changes.values())
     entries += [Entry("swatch", change_color(change, look.theme), change) for change in CHANGES if change in found]
     shown = [summary for stage in stages if (summary := look.summary_of(stage)) is not None]
     if any(any(summary.facts.get("dead", ())) for summary in shown):

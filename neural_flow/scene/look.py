@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from neural_flow.drawing import Diagram, DiagramNode
+from neural_flow.drawing import Arrow, Diagram, DiagramNode
 from neural_flow.records import Capture, Measurements, Stage, Summary, TensorMeta, Topology
 from neural_flow.scene.options import Change, SceneOptions
 from neural_flow.scene.words import batch_size, main_tensor, matches, resolution, sample_shape, shape_text, value_text
@@ -34,6 +34,7 @@ class Look:
     measured: Measurements | None = None
     """What cards are coloured by."""
     changes: Mapping[int, Change] = field(default_factory=dict[int, Change])
+    arrow_changes: Mapping[int, Change] = field(default_factory=dict[int, Change])
     stages: Mapping[int, Stage] = field(default_factory=dict[int, Stage])
     nodes: Mapping[int, DiagramNode] = field(default_factory=dict[int, DiagramNode])
 
@@ -132,10 +133,53 @@ def make_look(
         failed=failed_stage(topology),
         measurements=measurements,
         changes=dict(options.changes),
+        arrow_changes=_arrow_changes(diagram, options),
         measured=next((found for found in measurements if found.name == options.color_by), None),
         stages={stage.stage_id: stage for stage in topology.stages},
         nodes={node.node_id: node for node in diagram.nodes},
     )
+
+
+def _arrow_changes(diagram: Diagram, options: SceneOptions) -> dict[int, Change]:
+    """Return what happened to arrows, by arrow id. An arrow into a ring stands for the connections that it carries on.
+
+    A connection that came must leave its source by an arrow of its own; where the ring has other readers, the arrow
+    is shared and keeps its kind's colour.
+    """
+    wanted: dict[tuple[int, int], Change] = {
+        (source, target): change for source, target, change in options.edge_changes
+    }
+    if not wanted:
+        return {}
+    nodes = {node.node_id: node for node in diagram.nodes}
+    outgoing: dict[int, list[Arrow]] = {}
+    for arrow in diagram.arrows:
+        outgoing.setdefault(arrow.source, []).append(arrow)
+    found: dict[int, Change] = {}
+    for arrow in diagram.arrows:
+        ends = _stages_reached(arrow.target, nodes, outgoing)
+        pairs = [(source, target) for source in ids_of(nodes[arrow.source]) for target in ends]
+        changes: set[Change | None] = {wanted.get(pair) for pair in pairs}
+        if nodes[arrow.target].role != "ring":
+            changes.discard(None)
+        if len(changes) == 1 and (change := changes.pop()) is not None:
+            found[arrow.arrow_id] = change
+    return found
+
+
+def _stages_reached(node_id: int, nodes: Mapping[int, DiagramNode], outgoing: Mapping[int, list[Arrow]]) -> list[int]:
+    """Return the stages at the end of an arrow, through rings."""
+    waiting, seen, found = [node_id], {node_id}, list[int]()
+    while waiting:
+        node = nodes[waiting.pop()]
+        if node.role != "ring":
+            found += ids_of(node)
+            continue
+        for arrow in outgoing.get(node.node_id, ()):
+            if arrow.target not in seen:
+                seen.add(arrow.target)
+                waiting.append(arrow.target)
+    return found
 
 
 def failed_stage(topology: Topology) -> int | None:

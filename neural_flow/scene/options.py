@@ -15,7 +15,8 @@ class SceneOptions:
 
     ``labels`` are (module path or stage name, words) pairs; ``highlight`` are globs over paths (``*`` stays inside
     one segment, ``**`` crosses dots); ``color_by`` names a measurement, or ``params``; ``font_file`` is asked for
-    every character before the bundled font; ``changes`` are (stage id, what happened to it) pairs of a comparison.
+    every character before the bundled font; ``changes`` are (stage id, what happened to it) pairs of a comparison,
+    ``edge_changes`` (source id, target id, what happened to the connection).
     """
 
     title: str | None = None
@@ -30,3 +31,4 @@ class SceneOptions:
     color_by: str | None = None
     font_file: str | None = None
     changes: tuple[tuple[int, Change], ...] = ()
+    edge_changes: tuple[tuple[int, int, Change], ...] = ()
