@@ -78,7 +78,7 @@ class Scope:
 
     def newest(self, op_id: int) -> int | None:
         """Return the newest source of an op's value as this scope sees it: a sibling, or negative an op outside."""
-        if op_id < self._first:
+        if self._is_outside(op_id):
             return op_id - self._num_ops
         owner = self._owner[op_id - self._first]
         return owner if owner >= 0 else self._newest[op_id - self._first]
@@ -101,7 +101,7 @@ class Scope:
             owner = self._owner[op_id - self._first]
             bits = 0
             for parent in signals.parents[op_id]:
-                if parent < self._first:
+                if self._is_outside(parent):
                     bits |= 1 << (len(self.items) + outside.setdefault(parent, len(outside)))
                     continue
                 other = self._owner[parent - self._first]
@@ -165,6 +165,10 @@ class Scope:
             mass=net.mass[call_id], is_light=net.is_light[call_id], is_leaf_like=net.is_leaf_like[call_id],
         )  # fmt: skip
 
+    def _is_outside(self, op_id: int) -> bool:
+        """Return whether a value came into the call: made before it, or an input of the model."""
+        return op_id < self._first or self.net.trace.ops[op_id].role == "input"
+
     def _exits_of(self, op_id: int) -> tuple[int, ...]:
         """Return where outside the call the value is read: output leaves of the model, or one common place."""
         signals = self.net.signals
@@ -194,7 +198,7 @@ class Scope:
                 if source is None or source == owner:
                     continue
                 met.add(source)
-                is_glue = parent >= first and self._owner[parent - first] < 0
+                is_glue = not self._is_outside(parent) and self._owner[parent - first] < 0
                 if is_glue:
                     pure = pure and is_pure[parent - first]
                 origin = self._origin[parent - first] if is_glue else parent

@@ -85,13 +85,16 @@ def _is_loop(scope: Scope, turns: list[Item], towers: set[int]) -> bool:
 
 
 def _depends(scope: Scope, late: int, early: int) -> bool:
-    pending, seen = [late], {late}
+    # what meets an item's output at a join is in its rings: its readers depend on that, not the item itself
+    pending = [source for source in scope.items[late].sources if source >= early]
+    seen = set(pending)
     while pending:
-        item = scope.items[pending.pop()]
+        number = pending.pop()
+        if number == early:
+            return True
+        item = scope.items[number]
         for source in (*item.sources, *item.rings):
-            if source == early:
-                return True
-            if source > early and source not in seen:
+            if source >= early and source not in seen:
                 seen.add(source)
                 pending.append(source)
     return False
