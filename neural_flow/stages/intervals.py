@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 
-from neural_flow.stages._elements import Element, items_of
+from neural_flow.stages._elements import Element, first_index, items_of
 from neural_flow.stages._tree import Tree
 
 LEAST_SHARE = 0.5
@@ -17,7 +17,7 @@ def cut_intervals(tree: Tree, call_id: int, budget: int) -> list[list[Element]]:
     An interval of a topological order never closes a cycle, so this works for every graph. Cuts fall where the
     fewest values are live; on a tie at a change of spatial size, then nearest to equal mass.
     """
-    elements = tree.elements(call_id)
+    elements = _contiguous(tree.elements(call_id))
     if len(elements) <= budget:
         return [[element] for element in elements]
     mass = [max(1, sum(item.mass for item in items_of(element))) for element in elements]
@@ -61,6 +61,20 @@ def _cut(before: list[int], live: list[int], changes: list[bool], target: float)
         start = best[3]
         cuts.append(start)
     return cuts
+
+
+def _contiguous(elements: list[Element]) -> list[Element]:
+    """Return elements in call order, with folds taken apart where other items lie between their members.
+
+    As one element such a fold would be read by what it reads.
+    """
+    found: list[Element] = []
+    for element in elements:
+        items = list(items_of(element))
+        numbers = [item.index for item in items]
+        is_whole = max(numbers) - min(numbers) == len(numbers) - 1
+        found.extend([element] if is_whole else items)
+    return sorted(found, key=first_index)
 
 
 def _live_values(elements: list[Element]) -> list[int]:
