@@ -1,4 +1,4 @@
-"""What an emit costs: with no collect open, collected, and beside an empty call. Run: python tests/benchmarks/bench_probe.py."""
+"""What an emit costs, with no collect open and collected: python tests/benchmarks/bench_probe.py."""
 
 from __future__ import annotations
 
