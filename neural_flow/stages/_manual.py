@@ -72,6 +72,7 @@ def cut_nodes(net: Net, nodes: list[Node], budget: int) -> list[Node]:
     """Return the nodes of a figure as at most ``budget`` cards: runs of them become intervals."""
     if len(drawn_cards(nodes)) <= budget:
         return nodes
+    nodes = _contiguous(nodes)
     heads = [min(card.first_op for card in cards_of([node])) for node in nodes]
     mass = [max(1, sum(_mass(net, card) for card in cards_of([node]))) for node in nodes]
     live = _live_before(net, heads)
@@ -87,6 +88,17 @@ def cut_nodes(net: Net, nodes: list[Node], budget: int) -> list[Node]:
             name = FoldName(others=(f"{names[0]} … {names[1]} ({len(cards)})",))
             merged.append(FoldNode("interval", [list[Node](cards)], name=name))
     return merged
+
+
+def _contiguous(nodes: list[Node]) -> list[Node]:
+    """Return nodes in call order, with folds taken apart where other cards lie between theirs."""
+    place = {id(card): k for k, card in enumerate(sorted(cards_of(nodes), key=lambda card: card.order))}
+    found: list[Node] = []
+    for node in nodes:
+        places = [place[id(card)] for card in cards_of([node])]
+        is_whole = max(places) - min(places) == len(places) - 1
+        found.extend([node] if is_whole else cards_of([node]))
+    return sorted(found, key=lambda node: min(card.order for card in cards_of([node])))
 
 
 def _mass(net: Net, card: CardNode) -> int:

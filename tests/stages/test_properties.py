@@ -111,6 +111,19 @@ def test_never_more_cards_than_the_budget(builder, outlines, seed, budget):
 
 @given(seed=seeds, detail=st.sampled_from(("auto", "block", "layer", "op")))
 @quick
+def test_intervals_are_stretches_of_call_order(builder, outlines, seed, detail):
+    """Values flow forward in call order: stretches of it cannot form a cycle."""
+    _, trace = random_trace(builder, seed)
+    selection = select_stages(trace, Request(detail=detail, max_stages=6))
+    assert outlines.count_cards(selection) <= 6
+    for fold in selection.folds:
+        if fold.kind == "interval":
+            (ids,) = fold.members
+            assert ids == tuple(range(ids[0], ids[-1] + 1))
+
+
+@given(seed=seeds, detail=st.sampled_from(("auto", "block", "layer", "op")))
+@quick
 def test_folds_are_disjoint_and_nest(builder, seed, detail):
     _, trace = random_trace(builder, seed)
     selection = select_stages(trace, Request(detail=detail))
