@@ -25,6 +25,8 @@ class ModelParts:
     names: list[list[str]]
     own_param_ids: dict[nn.Module, list[int]]
     constants: list[torch.Tensor]
+    packed: dict[int, tuple[int, ...]]
+    """By identity of an object that holds packed weights (quantized modules), the ids of these weights."""
 
 
 def model_parts(paths: dict[nn.Module, str]) -> ModelParts:
@@ -33,11 +35,12 @@ def model_parts(paths: dict[nn.Module, str]) -> ModelParts:
     Args:
         paths: every module of the model with its path.
     """
-    parts = ModelParts([], [], {}, [])
+    parts = ModelParts([], [], {}, [], {})
     ids: dict[int, int] = {}
+    holders: dict[int, list[int]] = {}
     for module, path in paths.items():
         own = parts.own_param_ids[module] = []
-        for name, param in _own_params(module):
+        for name, param, holder in _own_params(module):
             param_id = ids.setdefault(id(param), len(parts.params))
             if param_id == len(parts.params):
                 parts.params.append(param)
@@ -45,20 +48,42 @@ def model_parts(paths: dict[nn.Module, str]) -> ModelParts:
             parts.names[param_id].append(f"{path}.{name}" if path else name)
             if param_id not in own:
                 own.append(param_id)
+            if holder is not None:
+                holders.setdefault(id(holder), []).append(param_id)
+    parts.packed.update({identity: tuple(found) for identity, found in holders.items()})
     for module in paths:
         parts.constants += [tensor for tensor in _own_constants(module) if id(tensor) not in ids]
     return parts
 
 
-def _own_params(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the parameters of a module itself, those that parametrizations keep for it included."""
+def _own_params(module: nn.Module) -> Iterator[tuple[str, torch.Tensor, object]]:
+    """Yield (name, parameter, holder): those that parametrizations keep for the module and packed ones included.
+
+    The holder is the object that packs a weight, None for plain parameters.
+    """
     for name, param in module._parameters.items():
         if param is not None:
-            yield name, param
+            yield name, param, None
     if has_parametrizations(module):
         parametrizations: Any = module.parametrizations
         for name, param in parametrizations.named_parameters():
-            yield f"parametrizations.{name}", param
+            yield f"parametrizations.{name}", param, None
+    for name, value in vars(module).items():
+        if isinstance(value, torch.ScriptObject):
+            for index, tensor in enumerate(_packed_tensors(value)):
+                yield f"{name}[{index}]", tensor, value
+
+
+def _packed_tensors(value: Any) -> list[torch.Tensor]:
+    """Return the weights in a packed object of a quantized module; other integers in it only say how to use them."""
+    if isinstance(value, torch.Tensor):
+        return [value] if value.is_quantized or value.is_floating_point() else []
+    if isinstance(value, torch.ScriptObject):
+        try:
+            return _packed_tensors(value.__getstate__())
+        except RuntimeError:  # a class of the user's without a state
+            return []
+    return [found for item in value for found in _packed_tensors(item)] if isinstance(value, list | tuple) else []
 
 
 def _own_constants(module: nn.Module) -> Iterator[torch.Tensor]:

@@ -87,6 +87,9 @@ class Recorder:
         if call.name in FROM_LITERALS:
             leaves = [leaf for leaf in leaves if self.values.read(leaf) is not None]
         parents, params = self.sources(leaves, fresh[0] if len(fresh) == 1 else None)
+        if self.values.packed:
+            held = [param_id for arg in call.args for param_id in self.values.packed.get(id(arg), ())]
+            params = tuple(dict.fromkeys((*params, *held)))
         role: OpRole = "op"
         if not parents and self._escapes and call.name in ARRAY_READERS and any(map(is_array, call.args)):
             parents = self._escaped_here()

@@ -95,7 +95,7 @@ class Tracer:
             raise RuntimeError(f"a {type(self).__name__} records one run; make a new one for another")
         unheld_refcount()  # measured before any mode is on
         self._parts = model_parts(self._paths)
-        self._recorder = Recorder(ValueTable(self._parts.params, self._parts.constants))
+        self._recorder = Recorder(ValueTable(self._parts.params, self._parts.constants, self._parts.packed))
         self._stack.__enter__()
         try:
             self._enter_mode()

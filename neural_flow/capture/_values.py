@@ -8,7 +8,8 @@ written through one view and read through another, and because some code makes a
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 
@@ -24,9 +25,16 @@ class ValueTable:
     Args:
         params: the parameters of the model; their index is their id.
         constants: tensors that exist before the run (buffers, plain attributes): they have no source.
+        packed: ids of the parameters that an object packs, by its identity.
     """
 
-    def __init__(self, params: Sequence[torch.Tensor], constants: Sequence[torch.Tensor]) -> None:
+    def __init__(
+        self,
+        params: Sequence[torch.Tensor],
+        constants: Sequence[torch.Tensor],
+        packed: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
+    ) -> None:
+        self.packed = packed
         self.param_ids = {id(param): index for index, param in enumerate(params)}
         self._constants = {id(constant) for constant in constants}
         self._pinned = [*params, *constants]  # while these live, no other tensor can have their identity

@@ -102,6 +102,17 @@ def test_half_precision_counts_two_bytes() -> None:
     assert trace.outputs[0].meta.dtype == "bfloat16"
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_packed_weights_of_quantized_modules_are_counted() -> None:
+    plain = nn.Sequential(nn.Linear(SIZE, 4), nn.ReLU())
+    model = torch.ao.quantization.quantize_dynamic(plain, {nn.Linear})
+    trace = run_metadata_pass(model, (rows(),))
+    assert trace.modules[0].num_params == SIZE * 4 + 4
+    assert trace.modules[0].param_nbytes == SIZE * 4 + 4 * 4
+    linear = next(op for op in trace.ops if "linear" in op.target)
+    assert [trace.params[param_id].dtype for param_id in linear.params] == ["qint8", "float32"]
+
+
 class Raising(nn.Module):
     def __init__(self, code: Callable[[torch.Tensor], Any]) -> None:
         super().__init__()
