@@ -27,6 +27,7 @@ from neural_flow.errors import CaptureSkippedWarning, ForwardError, SelectionErr
 from neural_flow.export._base import render_bytes, write_picture
 from neural_flow.layout.choose import lay_out
 from neural_flow.models._base import describe_error
+from neural_flow.models.untrained import is_untrained
 from neural_flow.options import Options, as_arguments, layout_options, make_request, scene_options
 from neural_flow.records import Capture, Measurements, Trace
 from neural_flow.scene.build import build_scene
@@ -294,6 +295,8 @@ class _Run:
         )
         for stage_id, reason in captured.skipped.items():
             self._miss(f"a missing picture: {topology.stages[stage_id].name}", "no picture of ", reason)
+        if is_untrained(self.model):
+            captured = dataclasses.replace(captured, notes=(*captured.notes, "untrained"))
         return captured
 
     def measure(self, found: Trace, topology: records.Topology) -> Iterable[Measurements]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -16,22 +15,6 @@ WEIGHTS = Path(__file__).with_suffix(".safetensors")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORD = "neuralflow"
 LENGTH = len(WORD)
-
-
-class SelfAttention(nn.Module):
-    """Each place looks at every place, in several heads."""
-
-    def __init__(self, width: int, num_heads: int) -> None:
-        super().__init__()
-        self.num_heads = num_heads
-        self.to_qkv = nn.Linear(width, 3 * width)
-        self.to_out = nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        N, T, D = x.shape
-        q, k, v = self.to_qkv(x).view(N, T, 3, self.num_heads, D // self.num_heads).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v)  # [N, heads, T, D / heads]
-        return self.to_out(y.transpose(1, 2).reshape(N, T, D))
 
 
 class Reverser(nn.Module):
@@ -42,7 +25,7 @@ class Reverser(nn.Module):
         self.letter = nn.Embedding(num_letters, width)
         self.place = nn.Embedding(length, width)
         self.norm1 = nn.LayerNorm(width)
-        self.attention = SelfAttention(width, num_heads)
+        self.attention = nn.MultiheadAttention(width, num_heads, batch_first=True)
         self.norm2 = nn.LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
         self.norm3 = nn.LayerNorm(width)
@@ -50,7 +33,8 @@ class Reverser(nn.Module):
 
     def forward(self, word: Tensor) -> Tensor:
         x = self.letter(word) + self.place(torch.arange(word.shape[1], device=word.device))  # [N, T, width]
-        x = x + self.attention(self.norm1(x))
+        y = self.norm1(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
         x = x + self.mlp(self.norm2(x))
         return self.head(self.norm3(x))  # [N, T, num_letters]
 

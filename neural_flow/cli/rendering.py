@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,12 @@ from typing import Any
 
 from neural_flow import pipeline
 from neural_flow.cli.console import PhaseProgress, prints_to_stderr, say
+from neural_flow.cli.dependencies import write_record
+from neural_flow.cli.finite import not_finite_text
 from neural_flow.cli.loading import improve_hint, load_job, model_options, pipeline_options
-from neural_flow.errors import ExportError, ForwardError, ModelLoadError, NeuralFlowError, UsageError
+from neural_flow.errors import ExportError, ForwardError, NeuralFlowError, UsageError
 from neural_flow.export._base import EXPORTERS
+from neural_flow.graph_json import read_graph
 
 STDOUT = "-"
 NUM_PHASES = 8
@@ -33,7 +35,7 @@ def run_render(params: Mapping[str, Any]) -> int:
     Raises:
         NeuralFlowError: of the kind that the exit code tells; what could be written is written first.
     """
-    outputs = read_outputs(params["outputs"], params["format_name"], params["target"])
+    outputs = read_outputs(params["outputs"], params["format_name"], f"{default_stem(params['target'])}.svg")
     with prints_to_stderr() as write_stdout, PhaseProgress(NUM_PHASES, is_quiet=params["quiet"]) as progress:
         failure: ForwardError | None = None
         try:
@@ -43,23 +45,36 @@ def run_render(params: Mapping[str, Any]) -> int:
                 raise
             failure, drawing = error, error.drawing
         progress.phase("writing")
-        written, refused = _write(drawing, outputs, write_stdout)
-    if params["verbose"]:
-        for note in drawing.topology.record.notes:
-            say("note", note)
+        written, refused = write_outputs(drawing, outputs, write_stdout)
+    _say_findings(drawing, params)
     for file in written:
         sys.stdout.write(f"{file}\n")
     if failure is not None:
         raise failure
+    raise_last(refused)
+    return 0
+
+
+def _say_findings(drawing: pipeline.Drawing, params: Mapping[str, Any]) -> None:
+    if params["verbose"]:
+        for note in drawing.topology.record.notes:
+            say("note", note)
+    if found := not_finite_text(drawing.topology.record, drawing.picture.capture):
+        say("warning", found)
+    if failure is None and "untrained" in drawing.picture.capture.notes and not params["quiet"]:
+        say("note", "all weights are as the model was made with; --weights FILE loads trained ones")
+
+
+def raise_last(refused: Sequence[NeuralFlowError]) -> None:
+    """Say all errors but the last, and raise that one; do nothing where there are none."""
     if refused:
         for error in refused[:-1]:
             say("error", str(error))
         raise refused[-1]
-    return 0
 
 
-def read_outputs(files: Sequence[str] | None, format_name: str | None, target: str) -> list[Output]:
-    """Return where to write, each format known; without ``-o`` the target's name with ``.svg`` in the working folder.
+def read_outputs(files: Sequence[str] | None, format_name: str | None, default: str | None) -> list[Output]:
+    """Return where to write, each format known; without ``-o`` the ``default``, if there is one.
 
     Raises:
         UsageError: a format is missing, unknown, or given for files that name theirs.
@@ -70,8 +85,8 @@ def read_outputs(files: Sequence[str] | None, format_name: str | None, target: s
             "--format does not fit\nit names the format of stdout, and a file's suffix names its own",
             hint=f"write -o - --format {format_name}, or -o figure.{format_name.lstrip('.')}",
         )
-    if not names:
-        names = [f"{default_stem(target)}.svg"]
+    if not names and default is not None:
+        names = [default]
     outputs: list[Output] = []
     for name in names:
         if name == STDOUT and format_name is None:
@@ -105,25 +120,21 @@ def _draw(params: Mapping[str, Any], tell: Callable[[str], None]) -> pipeline.Dr
     options |= model_options(params, job)
     try:
         with job.loaded.scope:
-            return pipeline.render(job.loaded.model, job.inputs.args, job.inputs.kwargs, **options)
+            drawing = pipeline.render(job.loaded.model, job.inputs.args, job.inputs.kwargs, **options)
     except ForwardError as error:
         improve_hint(error, job)
         raise
+    if params.get("record") is not None:
+        write_record(Path(params["record"]), job, params)
+    return drawing
 
 
 def _draw_stored(file: Path, options: dict[str, Any]) -> pipeline.Drawing:
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelLoadError(
-            f"cannot read the graph {file}\n{type(error).__name__}: {error}",
-            hint="a graph is written by render -o graph.json",
-        ) from error
-    topology = pipeline.Topology.from_json(data)
+    topology = pipeline.Topology.from_json(read_graph(file))
     return pipeline.draw(topology.record, options=pipeline.Options(**options))
 
 
-def _write(
+def write_outputs(
     drawing: pipeline.Drawing, outputs: Sequence[Output], write_stdout: Callable[[bytes], None]
 ) -> tuple[list[Path], list[NeuralFlowError]]:
     """Write every output that can be written; return the files, and the errors of the others."""

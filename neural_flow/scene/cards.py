@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,8 +14,11 @@ from neural_flow.scene.shapes import circle, cross
 from neural_flow.theme import Theme, mix
 
 _MIN_LABEL_WIDTH = 72.0
+_MAX_BROKEN = 80
+_JOINT = re.compile(r"[_. /-]|(?<=[a-z0-9])(?=[A-Z])")
 _PLATE_LAYER = 2.8
 _BADGE_LAYER = 5.2
+_RESIDUAL_RADIUS = 3.2
 
 Line = tuple[str, float, Literal["regular", "bold"]]
 
@@ -70,15 +74,32 @@ def _num_plates(node: DiagramNode, look: Look) -> int:
 
 
 def fitted_lines(node: DiagramNode, look: Look, size: CardSize) -> list[Line]:
-    """Return the lines of a card's label with size and weight, shortened to the width that a label may take."""
+    """Return the lines of a card's label with size and weight, fitted to the width that a label may take.
+
+    A name that is too long is set in two lines if it has a joint to break at; what is longer loses its middle.
+    """
     theme = look.theme
     room = max(_MIN_LABEL_WIDTH, size.width)
-    lines: list[Line] = []
-    for index, text in enumerate(label_lines(node, look)):
-        font_size = theme.shape_size if index else theme.name_size
-        weight: Literal["regular", "bold"] = "regular" if index else "bold"
-        lines.append((look.fitted(text, font_size, weight, room), font_size, weight))
-    return lines
+    name, *facts = label_lines(node, look) or ("",)
+    lines: list[Line] = [
+        (look.fitted(part, theme.name_size, "bold", room), theme.name_size, "bold")
+        for part in _broken(name, room, look)
+        if part
+    ]
+    return lines + [
+        (look.fitted(text, theme.shape_size, "regular", room), theme.shape_size, "regular") for text in facts
+    ]
+
+
+def _broken(name: str, room: float, look: Look) -> tuple[str, ...]:
+    """Return a name in two lines where one would be too narrow for it and both together are not."""
+    size = look.theme.name_size
+    if look.width_of(name, size, "bold") <= room or len(name) > _MAX_BROKEN:
+        return (name,)
+    pairs = [(name[: joint.end()].rstrip(), name[joint.end() :]) for joint in _JOINT.finditer(name)]
+    widths = {pair: max(look.width_of(part, size, "bold") for part in pair) for pair in pairs if all(pair)}
+    best = min(widths, key=lambda pair: widths[pair], default=None)
+    return best if best is not None and widths[best] <= room else (name,)
 
 
 def card_marks(node: DiagramNode, place: Placement, look: Look, cost_color: str | None) -> tuple[Mark, ...]:
@@ -86,12 +107,16 @@ def card_marks(node: DiagramNode, place: Placement, look: Look, cost_color: str 
     stage = look.stage_of(node)
     if stage is None:
         return ()
+    theme = look.theme
     size = card_size(node, look)
     body = place.body
     face = Box(x=body.x + size.left, y=body.y + size.top, width=size.face_width, height=size.face_height)
     marks: list[Mark] = [*_plate_marks(node, body, size, look, cost_color), *face_marks(stage, face, look)]
     if node.has_residual:
-        marks += _residual_marks(body.x + 1.2, body.y + body.height - size.front_height + 1.2, look)
+        # In the head of a plate, beside the count; else in the corner of the picture, clear of the label above.
+        top = body.y + body.height - size.front_height
+        middle = theme.plate_head / 2 if node.count > 1 else _RESIDUAL_RADIUS + 1.4
+        marks += _residual_marks(body.x + max(size.left, 1.4) + _RESIDUAL_RADIUS, top + middle, look)
     marks += _label_marks(node, place, look, size)
     return tuple(replace(mark, group=f"stage-{stage.stage_id}") for mark in marks)
 
@@ -153,7 +178,7 @@ def _residual_marks(x: float, y: float, look: Look) -> list[Mark]:
     theme = look.theme
     return [
         Path(
-            commands=circle(x, y, 3.2),
+            commands=circle(x, y, _RESIDUAL_RADIUS),
             fill=theme.paper,
             stroke=theme.merge,
             stroke_width=0.8,
@@ -167,7 +192,7 @@ def _label_marks(node: DiagramNode, place: Placement, look: Look, size: CardSize
     if place.label is None:
         return []
     theme = look.theme
-    colors = [theme.failure if look.is_failed(node) else theme.ink, theme.sub]
+    ink = theme.failure if look.is_failed(node) else theme.ink
     return [
         Text(
             x=place.label.x,
@@ -175,7 +200,7 @@ def _label_marks(node: DiagramNode, place: Placement, look: Look, size: CardSize
             text=text,
             size=font_size,
             weight=weight,
-            color=colors[min(index, 1)],
+            color=ink if weight == "bold" else theme.sub,
         )
         for index, (text, font_size, weight) in enumerate(fitted_lines(node, look, size))
     ]

@@ -13,6 +13,7 @@ from neural_flow.theme import Theme
 _FRAME_LAYER = 0.5
 _INSET = 6.0
 _TITLE_BASELINE = 8.8
+_BRACKET_BASELINE = -2.6
 
 
 def frame_marks(
@@ -59,9 +60,12 @@ def _bracket(box: Box, look: Look, layer: float) -> list[Mark]:
 
 
 def frame_extent(frame: Frame, place: FramePlacement, theme: Theme) -> Box:
-    """Return the box of a frame with the sheets behind it."""
-    rise = 2 * theme.plate_offset if frame.kind == "fold" and not place.is_bracket else 0.0
+    """Return the box of a frame with the sheets behind it, of a bracket with the title above it."""
     box = place.box
+    if place.is_bracket:
+        rise = theme.group_size - _BRACKET_BASELINE
+        return Box(x=box.x, y=box.y - rise, width=box.width, height=box.height + rise)
+    rise = 2 * theme.plate_offset if frame.kind == "fold" else 0.0
     return Box(x=box.x, y=box.y - rise, width=box.width + rise, height=box.height + rise)
 
 
@@ -73,7 +77,7 @@ def _title(frame: Frame, place: FramePlacement, obstacles: Sequence[Box], look: 
     title = look.fitted(frame.title, theme.group_size, "regular", room) if frame.title else ""
     title_width = look.width_of(title, theme.group_size) if title else 0.0
     width = badge_width + title_width + (3.0 if badge_width and title_width else 0.0)
-    baseline = box.y - 2.6 if place.is_bracket else box.y + _TITLE_BASELINE
+    baseline = box.y + _BRACKET_BASELINE if place.is_bracket else box.y + _TITLE_BASELINE
     left = _title_x(box, width, baseline - theme.group_size, obstacles)
     marks: list[Mark] = []
     if frame.badge:

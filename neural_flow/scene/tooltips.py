@@ -7,7 +7,7 @@ from neural_flow.records import Stage, TensorMeta, TensorStats
 from neural_flow.scene.connectors import RING_WORDS, arrow_title, group_of
 from neural_flow.scene.faces import attention_of
 from neural_flow.scene.look import Look, name_of
-from neural_flow.scene.words import count_text, sample_shape, value_text
+from neural_flow.scene.words import count_text, value_text
 
 _MAX_TITLE = 150
 _MAX_NAMES = 24
@@ -137,7 +137,9 @@ def figure_facts(look: Look) -> list[str]:
 
 
 def _plain_shape(stage: Stage, look: Look) -> str:
-    shape = sample_shape(stage.outputs[0], look.batch)
+    shape = look.shape_of(stage)
+    if len(shape) == 1 and stage.outputs[0].dtype.startswith(("int", "uint")):
+        return f"{shape[0]} tokens" if shape[0] > 1 else "1 token"
     return "×".join(map(str, shape)) or "scalar"
 
 
