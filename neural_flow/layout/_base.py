@@ -24,7 +24,8 @@ MIN_PORT_PITCH = 5.0
 CLEARANCE = 1.4
 CORNER_RADIUS = 6.0
 FRAME_PADDING = 9.0
-FRAME_TITLE_GAP = 3.0
+SHEETS = 5.0
+"""What the sheets behind a repeat reach beyond its frame, up and to the right."""
 LABEL_GAP = 2.0
 SIDE_LABEL_GAP = 5.0
 ARROW_LABEL_GAP = 3.0

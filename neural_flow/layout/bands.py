@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from neural_flow.layout._base import FRAME_PADDING, LAYER_GAP, TRACK_PITCH, NodeShape
+from neural_flow.layout._base import FRAME_PADDING, LAYER_GAP, SHEETS, TRACK_PITCH, NodeShape
 from neural_flow.layout.channels import Channel, Zone
 from neural_flow.layout.grid import Grid
 
@@ -14,7 +14,7 @@ LAST_TRACK = 15.0
 BORDER_TRACK = 6.0
 OVERHANG_GAP = 4.0
 LABEL_MARGIN = 5.0
-MIN_OUTSIDE = 10.0
+MIN_OUTSIDE = 14.0
 """Least stretch of an arrow outside frames."""
 CURVE_SPREAD = 150.0
 MAX_CURVE_PITCHES = 6.0
@@ -110,6 +110,8 @@ def _spread(channel: Channel, zone: Zone) -> float:
 def _between(channel: Channel, needs: GapNeeds, layer: int, *, is_inner: bool) -> tuple[float, float]:
     """Return the length of the middle part of a gap, and where its first track lies in it."""
     before, after = needs.label_room[layer]
+    if before and channel.closing:
+        before += SHEETS
     if needs.is_curved:
         span = max((line.high - line.low for line in channel.lines.values()), default=0.0)
         return LAYER_GAP + TRACK_PITCH * min(MAX_CURVE_PITCHES, span / CURVE_SPREAD), 0.0

@@ -6,14 +6,13 @@ from neural_flow.drawing import Diagram, Direction, Layout, LayoutOptions, Sizes
 from neural_flow.layout._base import LAYOUT_STYLES
 from neural_flow.layout.graph import split_diagram
 from neural_flow.layout.layered import lay_out_part, make_draft, make_sheet
-from neural_flow.layout.sheet import Sheet, extent, finish, pack
+from neural_flow.layout.sheet import Sheet, finish, pack
 from neural_flow.layout.u_shape import make_u_sheet
-from neural_flow.layout.wrap import Wrapping, page_cost, wrap, wrappings
+from neural_flow.layout.wrap import HEADER_ROOM, Wrapping, page_cost, wrap, wrappings
 
-HEADER_ROOM = 48.0
-"""What a drawing adds above and below its layout: header and legend."""
 MAX_ASPECT = 3.0
-MAX_SHORT_LAYERS = 12
+MAX_SHORT_WIDTH = 600.0
+"""A row about as wide as a page of text may be a ribbon."""
 MAX_BOTH_NODES = 100
 """Larger diagrams are tried in rows only: they never fit a page, and columns look no better."""
 
@@ -41,13 +40,9 @@ def lay_out(diagram: Diagram, sizes: Sizes, options: LayoutOptions, style: str =
 
 def _choose_sheet(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> Sheet:
     """Return the best sheet of a connected diagram."""
-    curved: Sheet | None = None
-    if options.direction != "tb":
-        curved = make_u_sheet(diagram, sizes)
-        if curved is not None:
-            box = extent(curved)
-            if box.width <= options.max_width and box.height <= options.max_height:
-                return curved
+    sheet = make_u_sheet(diagram, sizes, options) if options.direction != "tb" else None
+    if sheet is not None:
+        return sheet
     directions: list[Direction] = ["lr", "tb"] if options.direction == "auto" else [options.direction]
     if len(diagram.nodes) > MAX_BOTH_NODES:
         directions = directions[:1]
@@ -57,13 +52,11 @@ def _choose_sheet(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> She
         row = wrap(draft, 1)
         if row is None:
             continue
-        if index == 0 and _is_fine_row(row, options, draft.plan.grid.num_layers):
+        if index == 0 and _is_fine_row(row, options):
             return make_sheet(row.draft, "layered")
         found = wrappings(draft, options)
         # Ties go to rows: papers read from left to right.
         candidates += [(_with_bias(page_cost(wrapping, options), index), index, wrapping) for wrapping in found]
-    if curved is not None:
-        return curved
     if not candidates:
         return lay_out_part(diagram, sizes, directions[0])
     best = min(candidates, key=lambda candidate: candidate[:2])[2]
@@ -74,8 +67,8 @@ def _with_bias(cost: tuple[float, int], index: int) -> tuple[float, int]:
     return cost[0] + 0.3 * index, cost[1]
 
 
-def _is_fine_row(row: Wrapping, options: LayoutOptions, num_layers: int) -> bool:
+def _is_fine_row(row: Wrapping, options: LayoutOptions) -> bool:
     """Return whether one row fits the page and is no ribbon, or is too short to be worth a second one."""
     if row.width > options.max_width or row.height > options.max_height:
         return False
-    return num_layers <= MAX_SHORT_LAYERS or row.width <= MAX_ASPECT * (row.height + HEADER_ROOM)
+    return row.width <= max(MAX_SHORT_WIDTH, MAX_ASPECT * (row.height + HEADER_ROOM))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from neural_flow.drawing import Box, Frame, FramePlacement, Sizes
-from neural_flow.layout._base import FRAME_PADDING
+from neural_flow.layout._base import FRAME_PADDING, SHEETS
 from neural_flow.layout.grid import Grid
 
 TITLE_SPACE = 1.0
@@ -185,9 +185,15 @@ def _align(tree: FrameTree, taken: dict[int, Box], obstacles: Sequence[tuple[int
     for group in groups:
         top = min(taken[frame].y for frame in group)
         bottom = max(taken[frame].y + taken[frame].height for frame in group)
-        wanted = {frame: replace(taken[frame], y=top, height=bottom - top) for frame in group}
-        if all(_is_clear(tree, frame, box, obstacles, {**taken, **wanted}) for frame, box in wanted.items()):
-            taken.update(wanted)
+        for has_top, has_bottom in ((True, True), (True, False), (False, True)):
+            wanted: dict[int, Box] = {}
+            for frame in group:
+                box = taken[frame]
+                y, end = top if has_top else box.y, bottom if has_bottom else box.y + box.height
+                wanted[frame] = replace(box, y=y, height=end - y)
+            if all(_is_clear(tree, frame, box, obstacles, {**taken, **wanted}) for frame, box in wanted.items()):
+                taken.update(wanted)
+                break
 
 
 def _is_beside(first: Box, second: Box) -> bool:
@@ -213,10 +219,12 @@ def title_strips(tree: FrameTree, placed: Iterable[FramePlacement]) -> list[Box]
             continue
         if not frame.is_continued:
             strips.append(_title_strip(tree, index, box.x, box.y))
-        for x in (box.x, box.x + box.width):
-            strips.append(Box(x=x, y=box.y, width=0.0, height=box.height))
-        for y in (box.y, box.y + box.height):
-            strips.append(Box(x=box.x, y=y, width=box.width, height=0.0))
+        # The sheets behind a repeat show above it and right of it.
+        sheets = SHEETS if tree.frames[index].kind == "fold" else 0.0
+        strips.append(Box(x=box.x, y=box.y, width=0.0, height=box.height))
+        strips.append(Box(x=box.x + box.width, y=box.y - sheets, width=sheets, height=box.height))
+        strips.append(Box(x=box.x, y=box.y - sheets, width=box.width, height=sheets))
+        strips.append(Box(x=box.x, y=box.y + box.height, width=box.width, height=0.0))
     return strips
 
 

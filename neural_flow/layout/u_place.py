@@ -48,6 +48,9 @@ class UPlaces:
     """(condition, reader): where its line rises to the reader."""
     label_x: dict[int, float] = field(default_factory=dict[int, float])
     buses: list[float] = field(default_factory=list[float])
+    down_gutters: list[float] = field(default_factory=list[float])
+    """In a compact U, where the lines from each level down and up run back; else empty."""
+    up_gutters: list[float] = field(default_factory=list[float])
 
     def centre(self, node: int) -> float:
         """Return the middle of the front plane."""
@@ -85,8 +88,8 @@ class UPlaces:
         return self.graph.nodes[node].role == "ring"
 
 
-def place_u(graph: FlowGraph, shape: UShape, sizes: Sizes, spacing: USpacing) -> UPlaces:
-    """Return the places of every node of a recognised U."""
+def new_places(graph: FlowGraph, shape: UShape, sizes: Sizes, spacing: USpacing) -> UPlaces:
+    """Return places still at 0, with labels on their sides."""
     num_nodes = graph.num_nodes
     texts = [sizes.arrow_labels.get(arrow.arrow_id, (0.0, 0.0))[0] for arrow in graph.arrows]
     places = UPlaces(
@@ -105,16 +108,22 @@ def place_u(graph: FlowGraph, shape: UShape, sizes: Sizes, spacing: USpacing) ->
             places.level[node] = level
     for node in shape.bottom:
         places.level[node] = shape.depth
-    _choose_label_sides(places)
+    choose_label_sides(places)
+    return places
+
+
+def place_u(graph: FlowGraph, shape: UShape, sizes: Sizes, spacing: USpacing) -> UPlaces:
+    """Return the places of every node of a recognised U."""
+    places = new_places(graph, shape, sizes, spacing)
     _place_columns(places)
-    _place_detours(places)
+    place_detours(places)
     _place_rows(places)
-    _place_branches(places)
+    place_branches(places)
     _place_conditions(places)
     return places
 
 
-def _choose_label_sides(places: UPlaces) -> None:
+def choose_label_sides(places: UPlaces) -> None:
     """Put labels above, but below where an arrow leaves the top, and below the pictures at both ends."""
     shape = places.shape
     if not places.graph.incoming[shape.left[0][0]]:
@@ -140,7 +149,8 @@ def _gap_after(places: UPlaces, node: int, following: int) -> float:
     return max(gap, size.label_width - size.width + LABEL_SPACE)
 
 
-def _place_run(places: UPlaces, run: list[int], start: float) -> None:
+def place_run(places: UPlaces, run: list[int], start: float) -> None:
+    """Place a run from ``start`` to the right."""
     places.x[run[0]] = start
     for node, following in pairwise(run):
         places.x[following] = places.right(node) + _gap_after(places, node, following)
@@ -150,7 +160,7 @@ def _place_columns(places: UPlaces) -> None:
     shape = places.shape
     start = 0.0
     for run in [*shape.left, shape.bottom]:
-        _place_run(places, run, start)
+        place_run(places, run, start)
         start = places.centre(run[-1]) + STEP
     lower = shape.bottom
     below = list(shape.bottom)
@@ -167,7 +177,7 @@ def _place_columns(places: UPlaces) -> None:
                 start = least
         else:
             start = max(places.right(last) + ELBOW_REACH - places.sizes[first].front_width / 2, least)
-        _place_run(places, run, start)
+        place_run(places, run, start)
         _widen_for_rising_text(places, run)
         end = start
         for node in reversed(bridge.stops):
@@ -188,7 +198,7 @@ def _widen_for_rising_text(places: UPlaces, run: list[int]) -> None:
                 places.x[node] += short
 
 
-def _place_detours(places: UPlaces) -> None:
+def place_detours(places: UPlaces) -> None:
     """Give each edge that passes stages of its own run a lane; nested ones nest."""
     shape = places.shape
     for side, run in [*(("left", run) for run in shape.left), *(("right", run) for run in shape.right)]:
@@ -236,7 +246,7 @@ def _place_rows(places: UPlaces) -> None:
     axis = 0.0
     above: list[Box] = []
     for level, row in enumerate(rows):
-        boxes = _row_boxes(places, row)
+        boxes = row_boxes(places, row)
         if level:
             low = max(places.sizes[node].front_height / 2 for node in rows[level - 1])
             high = max(places.sizes[node].height - places.sizes[node].front_height / 2 for node in row)
@@ -247,7 +257,7 @@ def _place_rows(places: UPlaces) -> None:
         above += [Box(x=box.x, y=box.y + axis, width=box.width, height=box.height) for box in boxes]
 
 
-def _row_boxes(places: UPlaces, row: list[int]) -> list[Box]:
+def row_boxes(places: UPlaces, row: list[int]) -> list[Box]:
     """Return bodies, labels and detour lanes of a row whose axis is at 0."""
     for node in row:
         places.y[node] = 0.0
@@ -269,7 +279,7 @@ def _least_axis(upper: Box, box: Box) -> float:
     return upper.y + upper.height + LABEL_SPACE - box.y
 
 
-def _place_branches(places: UPlaces) -> None:
+def place_branches(places: UPlaces) -> None:
     """Place further inputs left of their reader and further heads right of their feeder, clear of the row."""
     shape = places.shape
     for branch in shape.starts:

@@ -9,13 +9,20 @@ from neural_flow.layout.graph import FlowGraph, build_graph, split_diagram
 from neural_flow.layout.labels import place_arrow_labels
 from neural_flow.layout.layered import lay_out_part
 from neural_flow.layout.routing import simplify
-from neural_flow.layout.sheet import Sheet, finish, make_routes, pack
+from neural_flow.layout.sheet import Sheet, extent, finish, make_routes, pack
+from neural_flow.layout.u_compact import can_be_compact, compact_way, place_compact
 from neural_flow.layout.u_find import UShape, find_u
 from neural_flow.layout.u_place import CARD_GAP, LANE_SPACE, UPlaces, USpacing, place_u
 
 TAP_REACH = 9.0
 LABEL_PADDING = 5.6
-SPACINGS = (USpacing(), USpacing(skip_length=23.0), USpacing(24.0, 23.0), USpacing(36.0, 26.0))
+SPACINGS = (
+    USpacing(),
+    USpacing(skip_length=23.0),
+    USpacing(24.0, 23.0),
+    USpacing(36.0, 26.0),
+    USpacing(50.0, 26.0),
+)
 """Tried in turn until every frame stands clear."""
 
 
@@ -24,19 +31,29 @@ def lay_out_u(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> Layout:
     """Place ``diagram`` as a U where it is one; parts that are none are layered from left to right."""
     sheets: list[Sheet] = []
     for part in split_diagram(diagram):
-        sheet = make_u_sheet(part, sizes)
+        sheet = make_u_sheet(part, sizes, options)
         sheets.append(sheet if sheet is not None else lay_out_part(part, sizes, "lr"))
     return finish(pack(sheets, max_width=options.max_width))
 
 
-def make_u_sheet(diagram: Diagram, sizes: Sizes) -> Sheet | None:
-    """Return the sheet of a connected diagram drawn as a U, or None where it is none."""
+def make_u_sheet(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> Sheet | None:
+    """Return the sheet of a connected diagram drawn as a U, or None where it is none.
+
+    A staircase that is wider than the page gives way to rows below each other, if the U allows it.
+    """
     graph = build_graph(diagram)
     shape = find_u(graph, sizes)
     if shape is None:
         return None
+    staircase = _draw(diagram, sizes, graph, shape, is_compact=False)
+    if extent(staircase).width <= options.max_width or not can_be_compact(graph, shape):
+        return staircase
+    return _draw(diagram, sizes, graph, shape, is_compact=True)
+
+
+def _draw(diagram: Diagram, sizes: Sizes, graph: FlowGraph, shape: UShape, *, is_compact: bool) -> Sheet:
     tree = build_tree(diagram.frames, {node.node_id: index for index, node in enumerate(graph.nodes)}, sizes)
-    places, frames = _place_clear_of_frames(graph, shape, sizes, tree)
+    places, frames = _place_clear_of_frames(graph, shape, sizes, tree, is_compact=is_compact)
     obstacles = _obstacles(places)
     sheet = Sheet(style="u", direction="lr", frames=frames)
     for index, node in enumerate(graph.nodes):
@@ -57,17 +74,24 @@ def make_u_sheet(diagram: Diagram, sizes: Sizes) -> Sheet | None:
 
 
 def _place_clear_of_frames(
-    graph: FlowGraph, shape: UShape, sizes: Sizes, tree: FrameTree
+    graph: FlowGraph, shape: UShape, sizes: Sizes, tree: FrameTree, *, is_compact: bool
 ) -> tuple[UPlaces, list[FramePlacement]]:
-    """Return places spaced just widely enough for every frame to be a box, if any spacing is."""
-    found: list[tuple[UPlaces, list[FramePlacement]]] = []
+    """Return places spaced just widely enough for as many frames as can be to be boxes."""
+    best: tuple[int, UPlaces, list[FramePlacement]] | None = None
     for spacing in SPACINGS:
-        places = place_u(graph, shape, sizes, spacing)
+        if is_compact:
+            framed = frozenset(node for members in tree.members for node in members)
+            places = place_compact(graph, shape, sizes, spacing, framed)
+        else:
+            places = place_u(graph, shape, sizes, spacing)
         frames = place_frames(tree, _frame_boxes(places, tree), _obstacles(places))
-        found.append((places, frames))
-        if not any(frame.is_bracket for frame in frames) and len(frames) == len(tree.frames):
-            return found[-1]
-    return found[0]
+        num_boxes = sum(not frame.is_bracket for frame in frames)
+        if best is None or num_boxes > best[0]:
+            best = (num_boxes, places, frames)
+        if num_boxes == len(tree.frames):
+            break
+    assert best is not None, "there is at least one spacing"
+    return best[1], best[2]
 
 
 def _obstacles(places: UPlaces) -> list[tuple[int, Box]]:
@@ -127,6 +151,8 @@ def _way(places: UPlaces, edge: int) -> list[Point]:
         return _hang_way(places, source, target)
     if places.y[source] == places.y[target]:
         return _straight(places, source, target)
+    if places.down_gutters:
+        return compact_way(places, source, target)
     if places.y[source] < places.y[target]:
         x, y = places.centre(source), places.y[target]
         return [(x, places.bottom(source) + CLEARANCE), (x, y), (places.x[target] - CLEARANCE, y)]

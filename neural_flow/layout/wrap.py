@@ -20,9 +20,14 @@ from neural_flow.layout.layered import Draft
 from neural_flow.layout.plan import Cut, Plan
 
 WINDOW = 0.4
+"""Of a row's length, to either side of the ideal cut; small diagrams search a whole row."""
 LINE_PENALTY = 0.04
 GROUP_PENALTY = 0.3
 FOLD_PENALTY = 2.0
+HEADER_ROOM = 48.0
+"""What a drawing adds above and below its layout: header and legend."""
+ROW_COST = 0.03
+CROSSING_COST = 0.2
 MAX_STEPS = 3
 """Numbers of rows tried on either side of the likely one."""
 MAX_THOROUGH_LAYERS = 400
@@ -36,8 +41,8 @@ class Wrapping:
     width: float
     height: float
     num_rows: int
-    frame_cost: float
-    """What cutting frames costs."""
+    cut_cost: float
+    """What the frames and lines that its cuts go through cost."""
 
 
 @dataclass(slots=True)
@@ -111,10 +116,11 @@ def page_cost(wrapping: Wrapping, options: LayoutOptions) -> tuple[float, int]:
     if not wrapping.width or not wrapping.height:
         return 0.0, 0
     shrink = max(wrapping.width / options.max_width, wrapping.height / options.max_height, 1.0)
-    aspect = abs(math.log(wrapping.width / wrapping.height / options.page_aspect))
+    aspect = abs(math.log(wrapping.width / (wrapping.height + HEADER_ROOM) / options.page_aspect))
     if options.is_width_fixed and wrapping.width > options.max_width:
         aspect += 10.0 * (wrapping.width / options.max_width - 1.0)
-    return 2.0 * math.log(shrink) + aspect + wrapping.frame_cost, wrapping.num_rows
+    cost = 2.0 * math.log(shrink) + aspect + wrapping.cut_cost + ROW_COST * wrapping.num_rows
+    return cost, wrapping.num_rows
 
 
 def _wrap(draft: Draft, ruler: _Ruler, num_rows: int) -> Wrapping | None:
@@ -151,7 +157,7 @@ def _wrap(draft: Draft, ruler: _Ruler, num_rows: int) -> Wrapping | None:
         width=width,
         height=height,
         num_rows=num_rows,
-        frame_cost=sum(ruler.frame_penalties[layer] for layer in cuts),
+        cut_cost=sum(ruler.frame_penalties[layer] + CROSSING_COST * max(0, len(crossing[layer]) - 1) for layer in cuts),
     )
 
 
@@ -185,8 +191,9 @@ def _choose_cuts(ruler: _Ruler, num_rows: int) -> list[int] | None:
     ideal = (positions[-1] - positions[0]) / num_rows
     costs: dict[int, float] = {0: 0.0}
     steps: list[dict[int, int]] = []
+    window = ideal if num_layers <= MAX_THOROUGH_LAYERS else ideal * WINDOW
     for index in range(1, num_rows + 1):
-        layers = _candidates(positions, positions[0] + ideal * index, ideal) if index < num_rows else [num_layers]
+        layers = _candidates(positions, positions[0] + ideal * index, window) if index < num_rows else [num_layers]
         found: dict[int, float] = {}
         came_from: dict[int, int] = {}
         for layer in layers:
@@ -207,10 +214,10 @@ def _choose_cuts(ruler: _Ruler, num_rows: int) -> list[int] | None:
     return cuts[::-1]
 
 
-def _candidates(positions: list[float], goal: float, ideal: float) -> list[int]:
+def _candidates(positions: list[float], goal: float, window: float) -> list[int]:
     """Return the gaps near ``goal``, at least the nearest one."""
-    low = bisect_left(positions, goal - WINDOW * ideal, 1, len(positions) - 1)
-    high = bisect_right(positions, goal + WINDOW * ideal, 1, len(positions) - 1)
+    low = bisect_left(positions, goal - window, 1, len(positions) - 1)
+    high = bisect_right(positions, goal + window, 1, len(positions) - 1)
     if low < high:
         return list(range(low, high))
     return [min(range(1, len(positions) - 1), key=lambda layer: abs(positions[layer] - goal), default=0)]

@@ -429,6 +429,7 @@ NETS = {
     "unet": unet,
     "unet of 4 levels": lambda: unet(4),
     "unet of 2 cards a level": lambda: unet(3, 2),
+    "unet of 4 cards a level": lambda: unet(3, 4),
     "additive unet": lambda: unet(merge="add", has_frames=False),
     "unet merging in cards": lambda: unet(merge="card", has_frames=False),
     "attention unet": attention_unet,

@@ -135,10 +135,25 @@ def test_levels_of_many_cards_stay_in_their_row():
         assert len(rows) == 1
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("cards_per_level", [3, 4])
+def test_a_staircase_too_wide_for_the_page_gives_way_to_rows_below_each_other(cards_per_level):
+    diagram, sizes = diagrams.unet(3, cards_per_level)
+    layout = lay_out_u(diagram, sizes, LayoutOptions())
+    wide = lay_out_u(diagram, sizes, LayoutOptions(max_width=5000.0))
+    assert wide.width > 1067 >= layout.width
+    for drawn_u in (layout, wide):
+        assert oracle.faults(drawn_u, diagram, sizes) == []
+        assert oracle.crossings(drawn_u, diagram) == 0
+        assert not any(frame.is_bracket for frame in drawn_u.frames)
+        skips = [route for route in drawn_u.routes if diagram.arrows[route.arrow_id].kind == "skip"]
+        assert all(oracle.bends(route) == 0 for route in skips)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_u_is_drawn_without_a_fault(data):
-    """Levels, cards a level, sizes, labels and merges of all kinds."""
+    """Levels, cards a level, sizes, labels and merges of all kinds, on pages wide and narrow."""
+    has_cards = data.draw(st.booleans())
     build = diagrams.Builder()
     levels = data.draw(st.integers(2, 5))
     last, skips, groups = build.card("in", planes=1), [], ([], [])
@@ -163,7 +178,7 @@ def test_any_u_is_drawn_without_a_fault(data):
         skips.append(last)
     last = run(last, levels, [])
     for level in reversed(range(levels)):
-        if data.draw(st.booleans()):
+        if not has_cards or data.draw(st.booleans()):
             ring = build.ring(data.draw(st.sampled_from(["add", "concat"])))
             build.arrow(last, ring, text="y" * data.draw(st.integers(0, 9)))
             build.arrow(skips[level], ring, "skip", "y" * data.draw(st.integers(0, 9)))
@@ -177,7 +192,7 @@ def test_any_u_is_drawn_without_a_fault(data):
         build.frame("group", "encoder", groups[0])
         build.frame("group", "decoder", groups[1])
     diagram, sizes = build.done()
-    layout = lay_out_u(diagram, sizes, LayoutOptions())
+    layout = lay_out_u(diagram, sizes, LayoutOptions(max_width=data.draw(st.sampled_from([300.0, 1067.0]))))
     assert layout.style == "u"
     assert oracle.faults(layout, diagram, sizes) == []
     assert oracle.crossings(layout, diagram) == 0
