@@ -1,4 +1,4 @@
-"""What looking at a model costs beside running it; run: python tests/benchmarks/bench_passes.py [nets] [tiny] [deep] [big] [cold].
+"""What looking at a model costs beside running it; run: python tests/benchmarks/bench_passes.py [nets] [tiny] [deep] ...
 
 Each row is a median over interleaved runs in one process, in CPU seconds (user and system) on one thread. A ratio is
 to one plain forward of the same model without gradients. The last column is what the row is meant to stay under.
