@@ -8,6 +8,8 @@ from neural_flow.stages._elements import Element, FoldItem, items_of
 from neural_flow.stages._scope import Item, Scope
 from neural_flow.stages.labels import label_ladder, short_label
 
+MOST_NAMES = 3
+
 
 @dataclass(slots=True, frozen=True)
 class FoldName:
@@ -30,10 +32,15 @@ def fold_name(scope: Scope, fold: FoldItem) -> FoldName:
         shown = shown or [item for element in fold.shown for item in items_of(element)]
         short = dict.fromkeys(short_label(item.path, _class_name(scope, item)) for item in shown)
         full = dict.fromkeys(item.path for item in shown)
-        return FoldName(others=(", ".join(short), ", ".join(full)))
+        return FoldName(others=(_listing(list(short)), ", ".join(full)))
     items = [item for member in fold.members for element in member for item in items_of(element)]
     ranges = tuple(_range(scope, items[0], items[-1], is_full=is_full) for is_full in (False, True))
     return FoldName(_whole_list(scope, items) or "", _class_name(scope, items[0]), ranges)
+
+
+def _listing(names: list[str]) -> str:
+    """Return names in a row, first and last where there are many: the cards inside say the rest."""
+    return ", ".join(names) if len(names) <= MOST_NAMES else f"{names[0]} … {names[-1]}"
 
 
 def _whole_list(scope: Scope, items: list[Item]) -> str | None:

@@ -61,11 +61,18 @@ class _Selecting:
         if request.max_stages != DEFAULT_BUDGET:
             nodes = cut_nodes(net, nodes, request.max_stages)
         made = RecordMaker(net, nodes, outer)
+        # ops, and modules that are selected although they do no work, are more than what may be a card by itself
+        num_drawn = sum(stage.kind in ("module", "op") for stage in made.stages)
         return Selection(
-            stages=made.stages, folds=made.folds, groups=made.groups, marks=made.marks,
-            plumbing_inputs=plumbing_inputs(net), num_candidates=num_candidates(net), notes=tuple(self._notes),
+            stages=made.stages,
+            folds=made.folds,
+            groups=made.groups,
+            marks=made.marks,
+            plumbing_inputs=plumbing_inputs(net),
+            num_candidates=max(num_candidates(net), num_drawn),
+            notes=tuple(self._notes),
             log=tuple(self._log),
-        )  # fmt: skip
+        )
 
     def _failed_call(self) -> frozenset[int]:
         """Return the call that raised, unless it is the root, which is always opened."""
