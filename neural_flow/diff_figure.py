@@ -39,8 +39,11 @@ def overlay_topologies(before: Topology, after: Topology, difference: Difference
         dataclasses.replace(edge, source=old_ids[edge.source], target=old_ids[edge.target], via=(), joins=())
         for edge in removed
     ]
-    edge_changes: list[tuple[int, int, Change]] = [(edge.source, edge.target, "removed") for edge in lost]
-    edge_changes += [(source, target, "added") for source, target in _added_ends(after, difference, new_ids)]
+    edge_changes: list[tuple[int, int, Change]] = []
+    for edge in lost:
+        edge_changes.append((edge.source, edge.target, "removed"))
+    for source, target in _added_ends(after, difference, new_ids):
+        edge_changes.append((source, target, "added"))
     edges = (*(_moved_edge(edge, new_ids) for edge in after.edges), *lost)
     flows = tuple(_moved_flow(flow, new_ids) for flow in after.flows)
     topology = dataclasses.replace(

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from neural_flow.errors import ModelLoadError
@@ -111,6 +112,21 @@ def fingerprint(data: Mapping[str, Any]) -> str:
         ]
     )
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_graph(file: str | Path) -> dict[str, Any]:
+    """Return the data of a graph file.
+
+    Raises:
+        ModelLoadError: the file is missing or holds no JSON.
+    """
+    try:
+        return json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelLoadError(
+            f"cannot read the graph {file}\n{type(error).__name__}: {error}",
+            hint=f"write it with: neural-flow render model.py -o {file}",
+        ) from error
 
 
 def topology_from_json(data: Mapping[str, Any]) -> Topology:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from torch import nn
 
 from neural_flow import graph_json, pipeline
 from neural_flow.diff import Difference, diff_topologies, difference_lines
-from neural_flow.errors import ModelLoadError
+from neural_flow.graph_json import read_graph
 from neural_flow.options import request_options
 from neural_flow.records import Topology
 
@@ -46,21 +45,6 @@ def assert_architecture(
         return
     lines = change_lines(expected, found, diff_topologies(expected, found))
     raise AssertionError(f"the architecture differs from {Path(graph).name}:\n" + "\n".join(lines))
-
-
-def read_graph(file: str | Path) -> dict[str, Any]:
-    """Return the data of a graph file.
-
-    Raises:
-        ModelLoadError: the file is missing or holds no JSON.
-    """
-    try:
-        return json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelLoadError(
-            f"cannot read the graph file {file}\n{type(error).__name__}: {error}",
-            hint=f"write it with: neural-flow render model.py -o {file}",
-        ) from error
 
 
 def change_lines(before: Topology, after: Topology, difference: Difference) -> list[str]:

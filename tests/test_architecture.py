@@ -20,6 +20,7 @@ TORCH = {"torch", "numpy"}
 UNITS: dict[str, tuple[float, set[str]]] = {
     "errors": (0.0, set()),
     "registry": (0.1, set()),
+    "git_files": (0.1, set()),
     "records": (0.2, {"numpy"}),
     "drawing": (0.3, {"numpy"}),
     "graph_json": (0.4, {"numpy"}),

@@ -12,7 +12,6 @@ from neural_flow.cli import options as opt
 app = typer.Typer(
     name="neural-flow",
     help="Draw a PyTorch model as it really runs: every stage with its real activation.",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -24,7 +23,8 @@ def _show_version(is_asked: bool) -> None:
     if is_asked:
         from importlib.metadata import version  # a slow import that nothing else needs
 
-        sys.stdout.write(f"neural-flow {version('neural-flow')}\n")
+        python = ".".join(map(str, sys.version_info[:3]))
+        sys.stdout.write(f"neural-flow {version('neural-flow')} (torch {version('torch')}, Python {python})\n")
         raise typer.Exit
 
 
@@ -96,6 +96,7 @@ def render(
     quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
     debug: opt.Debug = False,
+    record: opt.Record = None,
 ) -> int:
     """Draw the figure, write the graph as data, or both."""
     from neural_flow.cli.rendering import run_render

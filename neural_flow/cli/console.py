@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from neural_flow.errors import NeuralFlowError, NeuralFlowWarning
+from neural_flow.errors import ExportError, NeuralFlowError, NeuralFlowWarning
 
 REPORT_HINT = "report it in the project's issues, with this text and the model, or a small one that shows it"
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim", "cause": "bold", "hint": "green"}
@@ -161,14 +161,19 @@ def prints_to_stderr() -> Generator[Callable[[bytes], None]]:
     real.flush()
 
     def write(data: bytes) -> None:
-        if saved is not None:
-            with os.fdopen(os.dup(saved), "wb") as stream:
-                stream.write(data)
-        elif hasattr(real, "buffer"):
-            real.buffer.write(data)
-            real.flush()
-        else:
-            real.write(data.decode())
+        try:
+            if saved is not None:
+                with os.fdopen(os.dup(saved), "wb") as stream:
+                    stream.write(data)
+            elif hasattr(real, "buffer"):
+                real.buffer.write(data)
+                real.flush()
+            else:
+                real.write(data.decode())
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise stdout_refused(error) from error
 
     try:
         if saved is not None and descriptor is not None and stderr_descriptor is not None:
@@ -179,6 +184,11 @@ def prints_to_stderr() -> Generator[Callable[[bytes], None]]:
         if saved is not None and descriptor is not None:
             os.dup2(saved, descriptor)
             os.close(saved)
+
+
+def stdout_refused(cause: OSError) -> ExportError:
+    """Return the error of a stdout that takes no more, as on a full disk."""
+    return ExportError(f"stdout cannot be written: {cause.strerror or cause}", hint="free space there, or use -o FILE")
 
 
 def _descriptor(stream: TextIO) -> int | None:

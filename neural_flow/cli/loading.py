@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def improve_hint(error: ForwardError, job: Job) -> None:
 
 def pipeline_options(params: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """Return the options of ``pipeline`` that do not depend on the model. A command without an option leaves it out."""
-    options = {name: params[name] for name in _SAME_NAMES if name in params}
+    options: dict[str, Any] = {name: params[name] for name in _SAME_NAMES if name in params}
     options |= {name: tuple(params[name] or ()) for name in _REPEATED if name in params}
     if "batch_dim" in params:
         batch_dim = params["batch_dim"]
@@ -98,19 +99,48 @@ def pipeline_options(params: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         options["show_stats"] = params["stats"] is True
     if "labels" in params:
         options["labels"] = _read_labels(params["labels"] or ())
-    return {**options, "progress": tell}
+    log = partial(say, "note") if params.get("verbose") else None
+    return {**options, "progress": tell, "log": log}
 
 
 def model_options(params: Mapping[str, Any], job: Job) -> dict[str, Any]:
     """Return the options of ``pipeline`` that come with the model. No folder of this machine is in them."""
     return {
         "model_name": job.loaded.name,
-        "target": Path(job.loaded.target).name if Path(job.loaded.target).is_absolute() else job.loaded.target,
+        "target": _named(job.loaded.target),
+        "arguments": tuple(params["arguments"] or ()),
         "inputs": tuple(_ABSOLUTE_FILE.sub(_file_name, text) for text in job.texts),
+        "inputs_function": _named(params["inputs_function"]),
+        "weights": _named(params["weights"]),
+        "image_norm": _image_norm(job.inputs),
         "tokens": token_words(job.loaded, params.get("tokens")),
         "class_labels": class_names(job.loaded, params.get("class_labels")),
         "loss": loss_function(job.loaded),
     }
+
+
+def _named(file: Any) -> Any:
+    """Return a file as typed, or its name alone where the text holds a folder of this machine."""
+    return Path(file).name if file is not None and Path(file).is_absolute() else file
+
+
+def _image_norm(inputs: SampleInputs) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Return mean and std by channel of the normalised image; None where two images differ in how they were made."""
+    if len(set(inputs.normalisations.values())) != 1:
+        return None
+    name, found = next(iter(inputs.normalisations.items()))
+    value = inputs.args[int(name)] if name.isdigit() else inputs.kwargs[name]
+    others = [other for other in (*inputs.args, *inputs.kwargs.values()) if _is_image_like(other, value.shape)]
+    if len(others) != len(inputs.normalisations):
+        return None  # a picture that was not normalised must not be changed
+    num_channels = value.shape[-3] if value.ndim >= 3 else 1
+    mean, std = (part * num_channels if len(part) == 1 else part for part in (found.mean, found.std))
+    return mean, std
+
+
+def _is_image_like(value: Any, shape: Sequence[int]) -> bool:
+    other = tuple[int, ...](getattr(value, "shape", ()))
+    return len(other) == len(shape) >= 3 and other[-3] == shape[-3]
 
 
 def _file_name(matched: re.Match[str]) -> str:

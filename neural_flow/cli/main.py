@@ -13,12 +13,14 @@ import typer
 import typer.main
 
 from neural_flow.cli.app import app
-from neural_flow.cli.console import say, show_bug, show_error, shown_warnings, usable_streams
+from neural_flow.cli.console import say, show_bug, show_error, shown_warnings, stdout_refused, usable_streams
 from neural_flow.cli.defaults import defaults_for
 from neural_flow.errors import ForwardError, NeuralFlowError
 
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
+COMPLETION_VARIABLE = "_NEURAL_FLOW_COMPLETE"
+"""Set by the shell while it asks what could come next."""
 # typer has carried its own copy of click since 0.26: its errors are reached through the one that typer exports
 _COMMAND_LINE_ERROR: type[Any] = typer.BadParameter.__mro__[2]
 
@@ -35,7 +37,7 @@ def _answer(arguments: list[str]) -> int:
     try:
         with shown_warnings():
             code = _run(arguments)
-        sys.stdout.flush()
+        _flush_stdout()
         return code
     except NeuralFlowError as error:
         show_error(error, is_debug=is_debug)
@@ -54,6 +56,16 @@ def _answer(arguments: list[str]) -> int:
             return 2
         show_bug(error)
         return EXIT_BUG
+
+
+def _flush_stdout() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _close_stdout()
+        raise stdout_refused(error) from error
 
 
 def _run(arguments: list[str]) -> int:
@@ -92,6 +104,8 @@ def _after_exit(stop: SystemExit) -> int:
     if isinstance(stop.__context__, BrokenPipeError):
         _close_stdout()
         return 0
+    if COMPLETION_VARIABLE in os.environ:
+        return stop.code if isinstance(stop.code, int) else 0
     say("error", "the model's code left the program")
     say("cause", f"SystemExit: {stop.code}")
     say("hint", "take sys.exit() out of what runs when the model is called")

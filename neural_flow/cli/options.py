@@ -191,3 +191,4 @@ Format = Annotated[str | None, typer.Option("--format", metavar="FORMAT", help="
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no notes.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say every decision.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Record = Annotated[str | None, typer.Option(hidden=True, help="Where build learns which files a figure read.")]

@@ -61,7 +61,8 @@ def _say_findings(drawing: pipeline.Drawing, params: Mapping[str, Any]) -> None:
             say("note", note)
     if found := not_finite_text(drawing.topology.record, drawing.picture.capture):
         say("warning", found)
-    if failure is None and "untrained" in drawing.picture.capture.notes and not params["quiet"]:
+    is_complete = drawing.topology.record.failure is None
+    if is_complete and "untrained" in drawing.picture.capture.notes and not params["quiet"]:
         say("note", "all weights are as the model was made with; --weights FILE loads trained ones")
 
 

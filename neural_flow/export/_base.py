@@ -39,10 +39,15 @@ def write_picture(picture: Picture, file: str | os.PathLike[str], options: Expor
         ExportError: the file cannot be written; nothing half-written is left.
     """
     path = Path(file)
-    _write_whole(path, render_bytes(picture, path.suffix, options))
+    write_whole(path, render_bytes(picture, path.suffix, options))
 
 
-def _write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path``: what stood there before stays until all of it is written.
+
+    Raises:
+        ExportError: the file cannot be written; nothing half-written is left.
+    """
     # A link stays a link: what it points at is replaced.
     target = Path(os.path.realpath(path))
     mode = _mode_for(target)

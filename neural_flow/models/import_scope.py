@@ -74,6 +74,12 @@ class ImportScope:
         self._before, self._evicted = {}, {}
         self._outside.restore()
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The user's files that were imported in this scope, sorted; complete once the scope has been left."""
+        found = (_file_of(module) for module in self._modules.values())
+        return tuple(sorted({Path(file) for file in found if file and Path(file).is_file()}))
+
     def run_file(self, file: Path) -> ModuleType:
         """Run ``file`` as a module and return it; its ``__name__`` is never ``"__main__"``.
 

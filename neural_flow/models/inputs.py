@@ -67,6 +67,7 @@ def make_inputs(
             value, name, scope = found
             with scope:
                 inputs = _from_user(value, name)
+            inputs = replace(inputs, files=scope.files)
         else:
             inputs = _from_conventions(loaded)
         if inputs is None:

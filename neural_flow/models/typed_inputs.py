@@ -30,12 +30,14 @@ class SampleInputs:
         kwargs: keyword arguments.
         normalisations: by parameter name (or position, as text), what was done to an image and is undone in pictures.
         notes: what was decided on the user's behalf, one sentence each.
+        files: what was read to make them.
     """
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     normalisations: Mapping[str, Normalisation] = field(default_factory=lambda: MappingProxyType({}))
     notes: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
 
 
 class TypedInputs:
@@ -55,6 +57,7 @@ class TypedInputs:
         names = [spec.name for spec in self._specs if spec.name is not None]
         if twice := [name for name in names if names.count(name) > 1]:
             raise UsageError(f"the input {twice[0]!r} is given twice\nby -i", hint="leave one out")
+        self._files = tuple(Path(spec.file).absolute() for spec in self._specs if spec.file)
         self._random = torch.Generator().manual_seed(seed)
         self._values = [_make_value(spec, self._random) for spec in self._specs]
 
@@ -66,7 +69,13 @@ class TypedInputs:
         normalisations = {
             key: spec.normalisation for key, spec in zip(keys, self._specs, strict=True) if spec.normalisation
         }
-        return SampleInputs(args=self._args(), kwargs=self._kwargs(), normalisations=normalisations, notes=tuple(notes))
+        return SampleInputs(
+            args=self._args(),
+            kwargs=self._kwargs(),
+            normalisations=normalisations,
+            notes=tuple(notes),
+            files=self._files,
+        )
 
     def _args(self) -> tuple[Any, ...]:
         return tuple(value for spec, value in zip(self._specs, self._values, strict=True) if spec.name is None)

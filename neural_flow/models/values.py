@@ -40,7 +40,7 @@ def draw_values(spec: InputText, random: torch.Generator, *, num_ids: int | None
 
 
 def _floats(shape: tuple[int, ...], wanted: Range | None, random: torch.Generator) -> torch.Tensor:
-    is_picture = len(shape) >= 4 and min(shape[-2:]) >= _SMALLEST_PICTURE
+    is_picture = len(shape) >= 4 and 0 not in shape and min(shape[-2:]) >= _SMALLEST_PICTURE
     if wanted is None:
         return smooth_noise(shape, random) if is_picture else torch.randn(shape, generator=random)
     if is_picture:

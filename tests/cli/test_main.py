@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import neural_flow
 from neural_flow.cli import rendering
@@ -62,7 +63,8 @@ def test_help_is_quick() -> None:
 
 
 def test_the_version(run: Run) -> None:
-    assert run("--version").stdout == f"neural-flow {neural_flow.__version__}\n"
+    shown = run("--version").stdout
+    assert shown.startswith(f"neural-flow {neural_flow.__version__} (torch {torch.__version__.partition('+')[0]}")
 
 
 @pytest.mark.parametrize("width", ["20", "40", "200"])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neural_flow.errors import UsageError
@@ -14,6 +14,7 @@ def drawn(text: str, seed: int = 0, **options: int) -> torch.Tensor:
     return draw_values(parse_input(text), torch.Generator().manual_seed(seed), **options)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=5), st.integers(-50, 50), st.integers(1, 50), st.booleans())
 def test_values_lie_in_their_range(shape: list[int], low: int, span: int, is_open: bool) -> None:
     sizes, high = ",".join(str(size) for size in shape), low + span
