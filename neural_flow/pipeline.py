@@ -21,6 +21,7 @@ from neural_flow import graph_json, records
 from neural_flow.capture.activations import capture_activations, run_capture_pass
 from neural_flow.capture.measure._base import MEASUREMENTS, MeasureOptions
 from neural_flow.capture.metadata import run_metadata_pass
+from neural_flow.capture.session import Session
 from neural_flow.diagram.build import build_diagram
 from neural_flow.drawing import ExportOptions, Picture, Scene
 from neural_flow.errors import CaptureSkippedWarning, ForwardError, SelectionError
@@ -131,10 +132,15 @@ class CaptureView:
         }
 
     def __getitem__(self, key: str | tuple[str, int]) -> records.Summary:
-        return self.record.summaries[self._ids[key if isinstance(key, tuple) else (key, 0)]]
+        place = key if isinstance(key, tuple) else (key, 0)
+        summary = self.record.summaries[self._ids[place]]
+        if not summary.facts.get("is_drawn", True):
+            raise KeyError(f"{place}: another card stands for this one; draw it, by fold=False, to get its picture")
+        return summary
 
     def __contains__(self, key: str | tuple[str, int]) -> bool:
-        return self._ids.get(key if isinstance(key, tuple) else (key, 0)) in self.record.summaries
+        summary = self.record.summaries.get(self._ids.get(key if isinstance(key, tuple) else (key, 0), -1))
+        return summary is not None and bool(summary.facts.get("is_drawn", True))
 
     def stats(self, path: str, call_index: int = 0) -> records.TensorStats:
         """Return the statistics of one stage over its whole output."""
@@ -259,7 +265,15 @@ class _Run:
         if asked.log is not None:
             for decision in selection.log:
                 asked.log(decision)
-        topology = resolve_topology(found, selection, request, self.model, self.args, self.kwargs)
+        topology = resolve_topology(
+            found,
+            selection,
+            request,
+            self.model,
+            self.args,
+            self.kwargs,
+            lambda: Session(self.model, self.args, self.kwargs, train=asked.train, seed=asked.seed),
+        )
         if asked.strict and request.topology in ("auto", "dataflow") and topology.source != "dataflow":
             raise SelectionError(
                 f"--strict refused the fallback to topology {topology.source!r}",
@@ -291,6 +305,7 @@ class _Run:
             labels=None if asked.class_labels is None else tuple(asked.class_labels),
             tokens=None if asked.tokens is None else tuple(asked.tokens),
             image_norm=asked.image_norm,
+            picture_ids=drawn_stage_ids(topology),
             on_raise=self._keep,
         )
         for stage_id, reason in captured.skipped.items():
@@ -343,6 +358,11 @@ class _Run:
         _forget_locals(cause)
         self._raised = None
         raise error from cause
+
+
+def drawn_stage_ids(topology: records.Topology) -> frozenset[int]:
+    """Return the stages that have a card of their own; of a fold these are its representative's."""
+    return frozenset(node.stage_id for node in build_diagram(topology).nodes if node.stage_id is not None)
 
 
 def _tell(asked: Options, phase: str) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from neural_flow.records import EdgeMark, OpRole, Request, Selection, TensorMeta, Trace, ValueRef
 from neural_flow.registry import Registry
@@ -14,9 +15,30 @@ Node = tuple[Literal["stage", "join"], int]
 """One end of a line: a stage id, or the id of the op that joins."""
 
 
+class Isolated(Protocol):
+    """Inputs for one run of the model's own code, whose every change is undone afterwards."""
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """Positional arguments."""
+        ...
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """Keyword arguments."""
+        ...
+
+
+Isolate = Callable[[], AbstractContextManager[Isolated]]
+"""Makes a context in which the model may be run: it is left as it was, and so are inputs and random states."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyQuery:
-    """What a source may look at. ``model``, ``args`` and ``kwargs`` are only for sources that trace on their own."""
+    """What a source may look at.
+
+    ``model``, ``args`` and ``kwargs`` are only for sources that trace on their own, inside ``isolate`` where given.
+    """
 
     trace: Trace
     selection: Selection
@@ -24,6 +46,7 @@ class TopologyQuery:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     request: Request = field(default_factory=Request)
+    isolate: Isolate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from neural_flow.records import TensorMeta, ValueRef
 from neural_flow.topology._base import TOPOLOGY_SOURCES, FlowGraph, FlowOp, TopologyQuery
 from neural_flow.topology.op_names import lender, op_name
 from neural_flow.topology.ownership import CallPlan
-from neural_flow.topology.undisturbed import undisturbed
+from neural_flow.topology.undisturbed import isolated
 
 FAILED = "model could not be exported. Using runtime execution order instead. ({reason})"
 
@@ -37,8 +37,8 @@ def export_graph(query: TopologyQuery) -> FlowGraph:
         raise TopologyUnavailable(FAILED.format(reason="there is no module to export"))
     plan = CallPlan(query.trace, query.selection)
     try:
-        with _silence(), torch.random.fork_rng(devices=()), undisturbed(query.model):
-            program = torch.export.export(query.model, query.args, dict(query.kwargs), strict=False)
+        with _silence(), torch.random.fork_rng(devices=()), isolated(query) as run:
+            program = torch.export.export(query.model, run.args, dict(run.kwargs), strict=False)
             program = program.run_decompositions({})  # makes in-place writes values that can be followed
         found = _Reader(query, plan, program).read()
     except Exception as error:  # exporting runs user code and most of the compiler

@@ -18,7 +18,7 @@ from neural_flow.records import TensorMeta, ValueRef
 from neural_flow.topology._base import TOPOLOGY_SOURCES, FlowGraph, FlowOp, TopologyQuery
 from neural_flow.topology.op_names import is_resizer, lender, op_name
 from neural_flow.topology.ownership import CallPlan
-from neural_flow.topology.undisturbed import undisturbed
+from neural_flow.topology.undisturbed import isolated
 
 FAILED = "model could not be symbolically traced … Using runtime execution order instead. ({reason})"
 SIZE_METHODS = frozenset(("size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "__len__"))
@@ -36,7 +36,7 @@ def fx_graph(query: TopologyQuery) -> FlowGraph:
         raise TopologyUnavailable(FAILED.format(reason="there is no module to trace"))
     plan = CallPlan(query.trace, query.selection)
     try:
-        with torch.random.fork_rng(devices=()), undisturbed(query.model):
+        with torch.random.fork_rng(devices=()), isolated(query):
             tracer = _StageTracer(query.model, plan)
             graph = tracer.trace(query.model, _constants(query))
             found = _Reader(query, plan, tracer.calls).read(graph)

@@ -9,7 +9,7 @@ from typing import Any
 
 from neural_flow.errors import TopologyFallbackWarning, TopologyUnavailable
 from neural_flow.records import Edge, Flow, Join, ModelInfo, Request, Selection, Stage, Topology, Trace, ValueRef
-from neural_flow.topology._base import TOPOLOGY_SOURCES, FlowGraph, Node, TopologyQuery, fallback_chain
+from neural_flow.topology._base import TOPOLOGY_SOURCES, FlowGraph, Isolate, Node, TopologyQuery, fallback_chain
 from neural_flow.topology.attach import inferred_edges
 from neural_flow.topology.classify import classify_edges, classify_flows
 from neural_flow.topology.edges import direct_edges, joins_and_flows
@@ -24,6 +24,7 @@ def resolve_topology(
     model: Any = None,
     args: tuple[Any, ...] = (),
     kwargs: Mapping[str, Any] | None = None,
+    isolate: Isolate | None = None,
 ) -> Topology:
     """Return the topology of the selected stages, from the first source of ``request.topology`` that can answer.
 
@@ -36,13 +37,20 @@ def resolve_topology(
         model: only for ``fx`` and ``export``, which trace the module themselves; never run on real data, not changed.
         args: positional arguments of forward, for these two.
         kwargs: keyword arguments, for these two.
+        isolate: makes the context in which these two run the model; without it only attributes are put back.
 
     Raises:
         UnknownNameError: no such topology source.
     """
     request = request or Request()
     query = TopologyQuery(
-        trace=trace, selection=selection, model=model, args=args, kwargs=kwargs or {}, request=request
+        trace=trace,
+        selection=selection,
+        model=model,
+        args=args,
+        kwargs=kwargs or {},
+        request=request,
+        isolate=isolate,
     )
     source, graph, notes = _ask(query)
     stages = selection.stages

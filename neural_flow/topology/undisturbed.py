@@ -6,8 +6,21 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+from neural_flow.topology._base import Isolated, TopologyQuery
+
 MAX_PARAM_NBYTES = 64 * 2**20
 """Parameters are copied for the trace up to this many bytes in all; no trace writes to larger ones unseen by torch."""
+
+
+@contextmanager
+def isolated(query: TopologyQuery) -> Generator[Isolated]:
+    """Give inputs to run the model of ``query`` with; what the run changes is put back on leaving."""
+    if query.isolate is None:
+        with undisturbed(query.model):
+            yield query
+    else:
+        with query.isolate() as run:
+            yield run
 
 
 @contextmanager
