@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import importlib
 import pkgutil
 from pathlib import Path
@@ -65,6 +66,7 @@ LAZY_IMPORT_ALLOWED = ("__init__.py", "cli/app.py", "export/mpl/", "models/")
 STDLIB = set(__import__("sys").stdlib_module_names)
 
 
+@functools.cache
 def source_files() -> list[Path]:
     return sorted(path for path in ROOT.rglob("*.py") if "sample_models" not in path.parts)
 
@@ -79,6 +81,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
 def imports_of(path: Path) -> list[tuple[str, bool, int]]:
     """Return (dotted name, is inside a function, line) of each import."""
     tree = ast.parse(path.read_text())
@@ -101,6 +104,7 @@ def imports_of(path: Path) -> list[tuple[str, bool, int]]:
     return found
 
 
+@functools.cache
 def packages() -> set[str]:
     return {module_name(path) for path in source_files() if path.name == "__init__.py"}
 
