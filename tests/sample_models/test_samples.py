@@ -18,7 +18,7 @@ from neural_flow.nested import tensor_leaves
 
 EXPECTED = {
     "unet", "resnet50", "vit", "gpt2", "multimodal", "shared_module", "dynamic_control_flow", "rnn", "mlp",
-    "volume_unet",
+    "volume_unet", "digits", "reverse",
 }  # fmt: skip
 # Published sizes: torchvision's resnet50; the tiny vision transformer with 16×16 patches and 1000 classes.
 NUM_PARAMETERS = {"resnet50": 25_557_032, "vit": 5_717_416}
