@@ -45,7 +45,7 @@ def attention_watch(
 
     def take(record: AttentionRecord, frame: CallFrame | None) -> None:
         stage = owner(frame)
-        if stage is None or record.maps is None:
+        if stage is None:
             return
         facts = {
             "path": record.path,
@@ -54,7 +54,11 @@ def attention_watch(
             "length": record.shape[2:],
             "note": record.note,
         }
-        pictures.take_attention(stage, record.maps, facts, heads_for(heads, record.path))
+        asked = heads_for(heads, record.path)
+        if record.maps is None:
+            pictures.note_attention(stage, record.shape[1], facts, asked)
+        else:
+            pictures.take_attention(stage, record.maps, facts, asked)
 
     return AttentionTracer(
         model,

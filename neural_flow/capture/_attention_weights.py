@@ -124,6 +124,16 @@ def mha_scores(sample: int | None, /, *args: Any, **kwargs: Any) -> Scores:
     return Scores(heads, keys, 1 / sqrt(heads.shape[-1]), tuple(biases), zero_masked=not given["need_weights"])
 
 
+def mha_shape(*args: Any, **kwargs: Any) -> tuple[int, int, int, int]:
+    """Return batch, heads, queries and keys of a call of ``multi_head_attention_forward``."""
+    given = _MHA_SIGNATURE.bind(*args, **kwargs).arguments
+    query, static = given["query"], given.get("static_k")
+    num_keys = given["key"].shape[0] if static is None else static.shape[1]
+    num_added = (given["bias_k"] is not None and static is None) + bool(given["add_zero_attn"])
+    size = query.shape[1] if query.dim() == 3 else 1
+    return size, int(given["num_heads"]), query.shape[0], num_keys + num_added
+
+
 def _projected(query: torch.Tensor, key: torch.Tensor, given: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     if given["use_separate_proj_weight"]:
         weights = given["q_proj_weight"], given["k_proj_weight"]

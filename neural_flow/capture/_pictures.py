@@ -22,7 +22,8 @@ from neural_flow.capture._statistics import num_not_finite, tensor_stats
 from neural_flow.records import Array, Capture, Failure, Stage, Summary, TensorMeta, TensorStats
 from neural_flow.summaries._base import SUMMARIES, NoPicture, Role, SummaryContext, read_only
 from neural_flow.summaries._pixels import MAX_INDEX
-from neural_flow.summaries._summarise import summarise, take_sample
+from neural_flow.summaries._summarise import describe, summarise, take_sample
+from neural_flow.summaries.attention import describe as describe_attention
 from neural_flow.torch_private import no_torch_function
 
 _ROLES: dict[str, Role] = {"input": "input", "module": "module", "op": "op", "probe": "probe", "output": "output"}
@@ -45,7 +46,7 @@ class Pictures:
     capture_device: torch.device
     has_stats: bool = True
     wanted: frozenset[int] | None = None
-    """Ids of the stages that get a picture; None is all. Statistics are taken of all."""
+    """Ids of the stages that get a picture; None is all. Of the others, kind and statistics are noted."""
     summaries: dict[int, _Raw] = field(default_factory=dict[int, "_Raw"])
     stats: dict[int, TensorStats] = field(default_factory=dict[int, TensorStats])
     attention: dict[int, list[_Raw]] = field(default_factory=dict[int, "list[_Raw]"])
@@ -75,15 +76,17 @@ class Pictures:
         stats = tensor_stats(leaf) if self.has_stats else None
         if stats is not None:
             self.stats[stage.stage_id] = stats
-        if not self.is_wanted(stage):
-            return
         context = self._context_of(stage, leaf, module)
-        if packing is None:
-            kind, arrays, facts = summarise(leaf, context)
-        else:
-            whole = _unpacked(packing, context.sample)
-            kind, arrays, facts = summarise(whole, replace(context, batch_dim=None))
-            facts["caption"] = f"one of {int(packing.batch_sizes[0])} packed sequences, {whole.shape[0]} steps"
+        shown = leaf
+        if packing is not None:
+            shown, context = _unpacked(packing, context.sample), replace(context, batch_dim=None)
+        if not self.is_wanted(stage):
+            kind, facts = describe(shown, context)
+            self.summaries[stage.stage_id] = self._raw(kind, tensor_meta(leaf), {}, facts)
+            return
+        kind, arrays, facts = summarise(shown, context)
+        if packing is not None:
+            facts["caption"] = f"one of {int(packing.batch_sizes[0])} packed sequences, {shown.shape[0]} steps"
         num_nan, num_inf = (stats.num_nan, stats.num_inf) if stats is not None else num_not_finite(leaf)
         facts |= {"num_nan": num_nan, "num_inf": num_inf}
         self.summaries[stage.stage_id] = self._raw(kind, tensor_meta(leaf), arrays, facts)
@@ -107,6 +110,15 @@ class Pictures:
             self.attention.setdefault(stage.stage_id, []).append(raw)
         except Exception as error:  # the card keeps its own picture
             self.skipped.setdefault(stage.stage_id, f"attention: {type(error).__name__}: {error}")
+
+    def note_attention(
+        self, stage: Stage, num_heads: int, facts: Mapping[str, Any], heads: tuple[int, ...] = ()
+    ) -> None:
+        """Note one attention call inside a ``stage`` that gets no picture."""
+        length = tuple(facts["length"])
+        meta = TensorMeta(shape=(num_heads, *length), dtype="float32")
+        raw = _Raw("attention", meta, {}, {**describe_attention(num_heads, heads), **facts})
+        self.attention.setdefault(stage.stage_id, []).append(raw)
 
     def _raw(self, kind: str, meta: TensorMeta, arrays: dict[str, torch.Tensor], facts: dict[str, Any]) -> _Raw:
         return _Raw(kind, meta, {name: array.to(self.capture_device) for name, array in arrays.items()}, facts)

@@ -18,6 +18,7 @@ from neural_flow.capture._attention_weights import (
     element,
     flex_scores,
     mha_scores,
+    mha_shape,
     pooled_weights,
     sdpa_scores,
     whole_weights,
@@ -76,7 +77,8 @@ class AttentionTracer(TorchFunctionMode):
         sample: the batch element of the maps.
         batch_size: size of the batch at the model's inputs; attention over windows has a multiple of it.
         max_side: longest side of all maps of a call together, in pixels.
-        is_wanted: asked with the innermost call before anything is computed.
+        is_wanted: asked with the innermost call before anything is computed; of one that is not, only the shape is
+            recorded.
         on_record: gets each record and its innermost call instead of ``records``.
     """
 
@@ -143,11 +145,12 @@ class AttentionTracer(TorchFunctionMode):
     def _observe(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         frame = None if self._calls is None else self._calls.current
         self._total += 1
-        if self._is_wanted is not None and not self._is_wanted(frame):
-            return
+        is_wanted = self._is_wanted is None or self._is_wanted(frame)
         try:
             with torch.no_grad(), no_torch_function(), _without_autocast(args):
-                if self._keep == "weights":
+                if not is_wanted:
+                    self._record(target, frame, _shape_of(target, args, kwargs))
+                elif self._keep == "weights":
                     scores = _scores(target, args, kwargs, None)
                     self._record(target, frame, scores.shape, scores.note, weights=whole_weights(scores))
                 else:
@@ -206,10 +209,11 @@ class AttentionTracer(TorchFunctionMode):
                 if found is None:
                     return
                 self._total += 1
-                if self._is_wanted is not None and not self._is_wanted(frame):
-                    return
                 size, num_heads, length, num_keys = found.shape
                 shape = (size, num_heads, length, num_keys)
+                if self._is_wanted is not None and not self._is_wanted(frame):
+                    self._record("output", frame, shape)
+                    return
                 if self._keep == "weights":
                     self._record("output", frame, shape, weights=found.float().clone())
                     return
@@ -265,6 +269,15 @@ def _batch_of(target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int
         return int(query.size(0))
     heads = 3 if query.dim() > 3 else 2
     return int(query.shape[:-heads].numel())
+
+
+def _shape_of(target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int, int, int]:
+    """Return batch, heads, queries and keys of a call, without computing anything."""
+    if target == "multi_head_attention_forward":
+        return mha_shape(*args, **kwargs)
+    is_nested = bool(args) and args[0].is_nested
+    _, *rest = _scores(target, args, kwargs, 0 if is_nested else None).shape
+    return _batch_of(target, args, kwargs), rest[0], rest[1], rest[2]
 
 
 def _scores(target: str, args: tuple[Any, ...], kwargs: dict[str, Any], index: int | None) -> Scores:

@@ -83,7 +83,7 @@ def _picture_size(stage: Stage, look: Look) -> tuple[float, float]:
 def attention_of(stage: Stage, look: Look) -> Summary | None:
     """Return the attention that is drawn beside a stage's picture: its first one."""
     found = look.capture.attention.get(stage.stage_id, ())
-    return found[0] if found else None
+    return found[0] if found and found[0].facts.get("is_drawn", True) else None
 
 
 def _structure_size(stage: Stage, look: Look) -> FaceSize:

@@ -43,8 +43,9 @@ class Look:
         return None if node.stage_id is None else self.stages.get(node.stage_id)
 
     def summary_of(self, stage: Stage) -> Summary | None:
-        """Return what was captured of a stage."""
-        return self.capture.summaries.get(stage.stage_id)
+        """Return what was captured of a stage, None where it got no picture."""
+        summary = self.capture.summaries.get(stage.stage_id)
+        return summary if summary is not None and summary.facts.get("is_drawn", True) else None
 
     def tensor_of(self, stage: Stage) -> TensorMeta | None:
         """Return the tensor that a card speaks of: the captured one, else the main output."""

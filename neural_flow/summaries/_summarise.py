@@ -31,6 +31,16 @@ def summarise(tensor: torch.Tensor, context: SummaryContext) -> tuple[str, dict[
     return kind, arrays, facts
 
 
+def describe(tensor: torch.Tensor, context: SummaryContext) -> tuple[str, dict[str, Any]]:
+    """Return (kind, facts) of ``tensor`` for a stage that gets no picture: how it would be shown, and nothing to show.
+
+    Args and errors are those of ``summarise``.
+    """
+    with torch.no_grad():
+        sample = take_sample(tensor.detach(), context)
+        return choose(sample, context), {"sample_shape": tuple(sample.shape), "is_drawn": False}
+
+
 def take_sample(tensor: torch.Tensor, context: SummaryContext) -> torch.Tensor:
     """Return the dense strided tensor without batch dimension that kinds see.
 

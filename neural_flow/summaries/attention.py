@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import ceil, sqrt
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,7 +52,7 @@ class Attention:
             "length": (num_queries, num_keys),
             "low": (0.0,) * len(heads),
             "high": tuple(top.tolist()),
-            "caption": f"attention of {len(heads)} of {num_heads} heads, each on its own scale",
+            "caption": caption(len(heads), num_heads),
         }
 
     @staticmethod
@@ -79,6 +80,21 @@ class Attention:
             marks.append(image_mark(place, head, colors))
             marks += frame_marks(place, style, color=style.sub, width=0.35)
         return (*marks, *badge_marks(summary, box, style))
+
+
+def caption(num_shown: int, num_heads: int) -> str:
+    """Return the words under the maps of one attention call."""
+    return f"attention of {num_shown} of {num_heads} heads, each on its own scale"
+
+
+def describe(num_heads: int, heads: tuple[int, ...]) -> dict[str, Any]:
+    """Return the facts of a call that gets no picture: how many heads it has, and how many would be shown."""
+    asked = sum(head < num_heads for head in heads)
+    return {
+        "num_heads": num_heads,
+        "caption": caption(asked or min(num_heads, _MAX_HEADS), num_heads),
+        "is_drawn": False,
+    }
 
 
 def grid(count: int) -> tuple[int, int]:

@@ -600,10 +600,40 @@ def test_pictures_can_be_limited_to_what_is_drawn() -> None:
     model, x = nn.Sequential(Block(), Block()), random(1, 5, 8)
     topology, capture = captured(model, (x,), "0", "1", picture_ids=[2])
     assert [stage.name for stage in topology.stages] == ["input", "0", "1", "output"]
-    assert set(capture.summaries) == {0, 2}
-    assert set(capture.attention) == {2}
+    assert {stage_id for stage_id, summary in capture.summaries.items() if summary.arrays} == {0, 2}
+    assert [summary.facts.get("is_drawn", True) for summary in capture.summaries.values()] == [True, False, True, False]
+    assert not capture.attention[1][0].arrays
+    assert capture.attention[2][0].arrays
     assert set(capture.stats) == {0, 1, 2, 3}
     assert not capture.skipped
+
+
+@pytest.mark.parametrize("kind", ["block", "multihead", "lstm"])
+def test_a_stage_without_picture_is_described_alike(kind: str) -> None:
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True, add_zero_attn=True, add_bias_kv=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.attention(x, x, x)[0]
+
+    parts = {"block": Block, "multihead": Layer, "lstm": lambda: nn.LSTM(8, 8, batch_first=True)}
+    model, x = nn.Sequential(parts[kind]()), random(2, 5, 8)
+    _, whole = captured(model, (x,), "0")
+    _, sparing = captured(model, (x,), "0", picture_ids=[])
+    for summary in whole.summaries.values():
+        found = sparing.summaries[summary.stage_id]
+        assert (found.kind, found.tensor) == (summary.kind, summary.tensor)
+        assert found.facts["sample_shape"] == summary.facts["sample_shape"]
+    assert whole.attention.keys() == sparing.attention.keys()
+    for stage_id, calls in whole.attention.items():
+        for call, found in zip(calls, sparing.attention[stage_id], strict=True):
+            assert found.caption == call.caption
+            assert {key: found.facts[key] for key in ("length", "num_heads", "path", "index")} == {
+                key: call.facts[key] for key in ("length", "num_heads", "path", "index")
+            }
+    assert whole.stats == sparing.stats
 
 
 # -- failures ------------------------------------------------------------------------------------------------------
