@@ -26,6 +26,7 @@ __all__ = ["SceneOptions", "build_scene", "room_inside"]
 
 _FACTS_GAP = 5.0
 _LINE = 8.2
+_MAX_ASPECT = 3.0
 
 
 def room_inside(width: float, height: float, theme: Theme) -> tuple[float, float]:
@@ -56,10 +57,10 @@ def build_scene(
     look = make_look(diagram, topology, capture, theme, options, measurements)
     extent = bounds([*contents(layout), *_frame_boxes(look, layout)])
     header, header_bottom, header_width = _header(look, extent.width)
-    layout = moved(layout, theme.margin - extent.x, header_bottom - extent.y)
+    page = _page(extent, header_bottom, header_width, theme)
+    layout = moved(layout, page.x - extent.x, page.y + (page.height - extent.height) / 2 - extent.y)
     obstacles = contents(layout)
     marks, groups, cost_top = _figure(look, layout, obstacles)
-    page = Box(x=theme.margin, y=header_bottom, width=max(extent.width, header_width), height=extent.height)
     if options.has_legend:
         boxes = [*obstacles, *_frame_boxes(look, layout)]
         legend, page = legend_marks(look, marks, page, boxes, cost_top)
@@ -73,6 +74,18 @@ def build_scene(
         description=figure_description(look),
         background=None if options.is_transparent else theme.paper,
     )
+
+
+def _page(extent: Box, header_bottom: float, header_width: float, theme: Theme) -> Box:
+    """Return the part of the page that holds the figure: at most three times as wide as the page is high, or as high.
+
+    A short chain in one row would be a strip; it stands in the middle of a page of usual proportions instead.
+    """
+    beyond = header_bottom + theme.margin
+    width = max(extent.width, header_width)
+    height = max(extent.height, (width + 2 * theme.margin) / _MAX_ASPECT - beyond)
+    width = max(width, (height + beyond) / _MAX_ASPECT - 2 * theme.margin)
+    return Box(x=theme.margin, y=header_bottom, width=width, height=height)
 
 
 def _frame_boxes(look: Look, layout: Layout) -> list[Box]:

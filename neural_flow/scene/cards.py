@@ -116,7 +116,7 @@ def card_marks(node: DiagramNode, place: Placement, look: Look, cost_color: str 
         # In the head of a plate, beside the count; else in the corner of the picture, clear of the label above.
         top = body.y + body.height - size.front_height
         middle = theme.plate_head / 2 if node.count > 1 else _RESIDUAL_RADIUS + 1.4
-        marks += _residual_marks(body.x + max(size.left, 1.4) + _RESIDUAL_RADIUS, top + middle, look)
+        marks += residual_marks(body.x + max(size.left, 1.4) + _RESIDUAL_RADIUS, top + middle, look)
     marks += _label_marks(node, place, look, size)
     return tuple(replace(mark, group=f"stage-{stage.stage_id}") for mark in marks)
 
@@ -174,7 +174,8 @@ def change_color(change: Change, theme: Theme) -> str:
     return {"added": theme.merge, "removed": theme.failure, "changed": theme.highlight}[change]
 
 
-def _residual_marks(x: float, y: float, look: Look) -> list[Mark]:
+def residual_marks(x: float, y: float, look: Look) -> list[Mark]:
+    """Return the small ⊕ of a card that adds its own input to its result, out of sight."""
     theme = look.theme
     return [
         Path(

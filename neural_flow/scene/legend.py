@@ -11,7 +11,7 @@ import numpy as np
 
 from neural_flow.drawing import Box, Image, Mark, Path, Rect, Text
 from neural_flow.records import Array
-from neural_flow.scene.cards import change_color
+from neural_flow.scene.cards import change_color, residual_marks
 from neural_flow.scene.connectors import RING_WORDS, head, kind_color, opaque_marks, ring_at
 from neural_flow.scene.faces import fill_of
 from neural_flow.scene.look import Look, unit_of
@@ -34,7 +34,7 @@ _BAR_TOP = 9.0
 class Entry:
     """One row: a sample and its words."""
 
-    kind: Literal["arrow", "inferred", "opaque", "ring", "swatch", "dead"]
+    kind: Literal["arrow", "inferred", "opaque", "ring", "residual", "swatch", "dead"]
     what: str
     words: str
 
@@ -144,6 +144,8 @@ def _line_entries(look: Look) -> list[Entry]:
     ]
     symbols = dict.fromkeys(node.symbol for node in look.diagram.nodes if node.role == "ring")
     entries += [Entry("ring", symbol, RING_WORDS.get(symbol, symbol or "join")) for symbol in symbols]
+    has_residual = any(node.has_residual for node in look.diagram.nodes)
+    entries += [Entry("residual", "", "residual inside")] if has_residual else []
     entries += [Entry("inferred", "", "inferred")] if any(arrow.inferred for arrow in arrows) else []
     entries += [Entry("opaque", "", "opaque code")] if any(arrow.opaque for arrow in arrows) else []
     # A chain explains itself.
@@ -203,6 +205,8 @@ def _sample(entry: Entry, left: float, middle: float, look: Look) -> list[Mark]:
     theme = look.theme
     if entry.kind == "ring":
         return ring_at((left + theme.legend_sample / 2, middle), entry.what, theme)
+    if entry.kind == "residual":
+        return residual_marks(left + theme.legend_sample / 2, middle, look)
     if entry.kind in ("swatch", "dead"):
         color = theme.dead if entry.kind == "dead" else entry.what
         box = Rect(x=left + 4, y=middle - 3.5, width=8, height=7, fill=color, stroke=theme.frame, stroke_width=0.4,

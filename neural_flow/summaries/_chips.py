@@ -17,6 +17,8 @@ from neural_flow.theme import contrast
 _SIZE = 5.0
 _LINE, _GAP, _PAD = 9.0, 1.2, 1.8
 _MAX_WIDTH, _MAX_WORD, _MAX_LINES = 84.0, 40.0, 6
+_NUM_HUES = 7
+_TINTS = (0.45, 0.7, 0.25, 0.9)
 _VISIBLE = {" ": "␣", "\n": "⏎", "\t": "→", "": "∅"}
 
 
@@ -68,18 +70,17 @@ def chip_marks(lines: Sequence[Sequence[tuple[int, str, float]]], ids: Array, bo
 
 
 def hash_ids(ids: Array) -> Array:
-    """Return uint8 colours of ids; neighbours in id are far apart in colour, on every machine alike."""
-    mixed = ids.astype(np.uint64) * np.uint64(11400714819323198485)  # Fibonacci hashing
-    return (mixed >> np.uint64(56)).astype(np.uint8)
+    """Return uint8 colours of ids: neighbours in id differ in hue, and the letters of an alphabet all differ."""
+    return (ids.astype(np.uint64) % np.uint64(_NUM_HUES * len(_TINTS))).astype(np.uint8)
 
 
 def id_colors(style: DrawStyle) -> Array:
-    """Return 256 soft colours: seven hues of the category map, each in several tints."""
-    hues = colormap("okabe_ito")[:7].astype(np.float32)
+    """Return 256 soft colours: the hues of the category map, each in several tints."""
+    hues = colormap("okabe_ito")[:_NUM_HUES].astype(np.float32)
     numbers = np.arange(256)
-    tint = np.asarray([0.45, 0.6, 0.75, 0.3])[(numbers // 7) % 4][:, None]
+    tint = np.asarray(_TINTS)[(numbers // _NUM_HUES) % len(_TINTS)][:, None]
     ground = np.full(3, 20.0 if style.is_dark else 255.0)
-    return np.rint(hues[numbers % 7] * tint + ground * (1 - tint)).astype(np.uint8)
+    return np.rint(hues[numbers % _NUM_HUES] * tint + ground * (1 - tint)).astype(np.uint8)
 
 
 def readable(color: Array, style: DrawStyle) -> str:
