@@ -182,12 +182,23 @@ def _is_unbatched(trace: Trace | None) -> bool:
 
 
 def _is_graph(inputs: Sequence[torch.Tensor]) -> bool:
-    """Return whether the inputs are a graph: a sparse matrix, or pairs of node numbers beside values of nodes."""
+    """Return whether the inputs are a graph: a matrix over nodes, or pairs of node numbers beside values of nodes."""
     if any(leaf.layout != torch.strided and leaf.dim() == 2 for leaf in inputs):
+        return True
+    matrices = [leaf for leaf in inputs if leaf.dim() == 2 and leaf.layout == torch.strided]
+    if any(_is_adjacency(leaf, other) for leaf in matrices for other in matrices if leaf is not other):
         return True
     nodes = [leaf.shape[0] for leaf in inputs if leaf.is_floating_point() and leaf.dim() == 2]
     pairs = [leaf for leaf in inputs if leaf.dtype == torch.int64 and leaf.dim() == 2 and leaf.shape[0] == 2]
     return any(pair.numel() > 0 and int(pair.min()) >= 0 and int(pair.max()) < most for pair in pairs for most in nodes)
+
+
+def _is_adjacency(matrix: torch.Tensor, nodes: torch.Tensor) -> bool:
+    """Return whether a matrix joins the rows of another: as many rows and columns, nothing below zero."""
+    count = nodes.shape[0]
+    if matrix.is_complex() or tuple(matrix.shape) != (count, count) or nodes.shape[1] == count or count < 3:
+        return False
+    return bool((matrix >= 0).all())
 
 
 def _is_sequence_first(model: nn.Module, inputs: Sequence[torch.Tensor], trace: Trace | None) -> bool:

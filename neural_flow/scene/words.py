@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import sqrt
 
@@ -21,9 +21,20 @@ def is_floating(meta: TensorMeta) -> bool:
 def batch_size(topology: Topology) -> int | None:
     """Return the size that dimension 0 of every floating model input has (none: of every integer input)."""
     leaves = [meta for stage in topology.stages if stage.kind == "input" for meta in stage.outputs]
+    if _is_graph(leaves):
+        return None
     rows = [meta for meta in leaves if is_floating(meta)] or leaves
     sizes = {meta.shape[0] for meta in rows if meta.shape}
     return sizes.pop() if len(sizes) == 1 else None
+
+
+def _is_graph(leaves: Sequence[TensorMeta]) -> bool:
+    """Return whether the inputs are a graph: values of nodes beside a sparse or square matrix over the same nodes."""
+    matrices = [meta for meta in leaves if len(meta.shape) == 2]
+    if any(meta.layout != "strided" for meta in matrices):
+        return True
+    counts = {meta.shape[0] for meta in matrices if meta.shape[0] != meta.shape[1]}
+    return any(meta.shape[0] == meta.shape[1] and meta.shape[0] in counts for meta in matrices if meta.shape[0] > 2)
 
 
 def sample_shape(meta: TensorMeta, batch: int | None) -> tuple[int, ...]:

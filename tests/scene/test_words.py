@@ -98,6 +98,12 @@ def test_batch_is_what_all_floating_inputs_share():
     assert batch_size(topology(meta())) is None
 
 
+def test_nodes_of_a_graph_are_no_batch():
+    assert batch_size(topology(meta(34, 24), meta(34, 34))) is None
+    assert batch_size(topology(meta(34, 24), meta(34, 30))) == 34
+    assert batch_size(topology(meta(2, 24), meta(2, 2))) == 2  # two elements, not a graph of two nodes
+
+
 def test_the_batch_leaves_a_shape_where_it_divides():
     assert sample_shape(meta(2, 3, 8, 8), 2) == (3, 8, 8)
     assert sample_shape(meta(8, 3, 4), 2) == (3, 4)  # windows: a multiple of the batch
