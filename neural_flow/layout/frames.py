@@ -151,7 +151,8 @@ def place_frames(
     ]
     blocked = [box for _, box in obstacles] + [_title_strip(tree, frame, box.x, box.y) for frame, box in taken.items()]
     for frame in brackets:
-        bracket = _bracket(tree, frame, boxes[frame], blocked)
+        foreign = [box for other, box in taken.items() if not tree.members[frame] <= tree.members[other]]
+        bracket = _bracket(tree, frame, boxes[frame], blocked + foreign)
         if bracket is not None and frame not in titled:
             blocked.append(bracket)
             placed.append(FramePlacement(frame_id=tree.frames[frame].frame_id, box=bracket, is_bracket=True))

@@ -62,8 +62,23 @@ def build_graph(diagram: Diagram) -> FlowGraph:
     for edge, (source, target) in enumerate(zip(graph.source, graph.target, strict=True)):
         graph.outgoing[source].append(edge)
         graph.incoming[target].append(edge)
-    _find_trunk(graph)
+    _find_trunk(graph, _frame_sets(diagram, graph.nodes))
     return graph
+
+
+def _frame_sets(diagram: Diagram, nodes: list[DiagramNode]) -> list[int]:
+    """Return the members of each frame, those of its children included, as bit sets of node indices."""
+    place = {node.node_id: index for index, node in enumerate(nodes)}
+    sets = {frame.frame_id: 0 for frame in diagram.frames}
+    parents = {frame.frame_id: frame.parent_id for frame in diagram.frames}
+    for frame in diagram.frames:
+        members = sum(1 << place[node] for node in set(frame.node_ids) if node in place)
+        above, seen = frame.frame_id, set[int]()
+        while above is not None and above in sets and above not in seen:
+            seen.add(above)
+            sets[above] |= members
+            above = parents[above]
+    return [sets[frame.frame_id] for frame in sorted(diagram.frames, key=lambda frame: frame.frame_id)]
 
 
 def _topological_order(num_nodes: int, ends: list[tuple[int, int, Arrow]]) -> list[int] | None:
@@ -87,8 +102,12 @@ def _topological_order(num_nodes: int, ends: list[tuple[int, int, Arrow]]) -> li
     return order if len(order) == num_nodes else None
 
 
-def _find_trunk(graph: FlowGraph) -> None:
+def _find_trunk(graph: FlowGraph, frames: list[int]) -> None:
     """Fill ancestor counts, primary in-edges and the trunk.
+
+    The primary in-edge comes from the frame of its target, if that frame has come some way already: the second stack
+    of a pair goes on in itself, and what it reads of the first is a side input, however deep. Else it is the declared
+    one, else the one with most ancestors.
 
     Ancestor sets are bit sets in Python integers, freed once the last consumer of a node has read them: memory stays
     proportional to what is live.
@@ -100,12 +119,15 @@ def _find_trunk(graph: FlowGraph) -> None:
     graph.primary = [-1] * num_nodes
     for node in range(num_nodes):
         union = 0
-        best = (-1, -1, 0)
+        best = (False, False, -1, 0)
+        around = [frame for frame in frames if frame >> node & 1] if len(graph.incoming[node]) > 1 else []
         for edge in graph.incoming[node]:
             source = graph.source[edge]
-            union |= sets[source] | (1 << source)
+            upstream = sets[source] | (1 << source)
+            union |= upstream
+            goes_on = any(frame >> source & 1 and (frame & upstream).bit_count() > 1 for frame in around)
             is_declared = graph.arrows[edge].kind in ("primary", "branch")
-            score = (int(is_declared), graph.num_ancestors[source], -source)
+            score = (goes_on, is_declared, graph.num_ancestors[source], -source)
             if score > best or graph.primary[node] < 0:
                 best = score
                 graph.primary[node] = edge

@@ -81,7 +81,8 @@ def _start_order(grid: Grid, *, lanes_after: bool) -> None:
     filled: list[list[int]] = [[] for _ in grid.rows]
     seen = [False] * num_elements
     roots = [element for element in range(num_elements) if not grid.ups[element]]
-    for root in _trunk_in_the_middle(grid, roots, lanes_after=lanes_after):
+    # Inputs keep their execution order round the trunk's: the first of two stacks stands first.
+    for root in roots:
         stack = [root]
         while stack:
             element = stack.pop()
