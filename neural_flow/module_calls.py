@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,6 +23,7 @@ WRAPPER_PARTS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_modul
 
 
 _OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
+_CONTAINERS = frozenset({list, tuple, dict, OrderedDict, defaultdict})
 _MAX_HELD = 10_000  # longer lists are data: a vocabulary holds no modules
 
 
@@ -62,7 +64,7 @@ def named_children(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         if child is not None and not (is_computed and name == "parametrizations"):
             yield name, child
     for name, value in tuple(vars(module).items()):
-        if isinstance(value, list | tuple | dict) and name not in _OWN_ATTRIBUTES:
+        if type(value) in _CONTAINERS and value and name not in _OWN_ATTRIBUTES:
             yield from _held_modules(value, name, 0)
 
 
@@ -72,7 +74,7 @@ def _held_modules(container: Any, prefix: str, depth: int) -> Iterator[tuple[str
     for key, item in container.items() if isinstance(container, dict) else enumerate(container):
         if isinstance(item, nn.Module):
             yield f"{prefix}.{key}", item
-        elif isinstance(item, list | tuple | dict) and depth < 3:
+        elif type(item) in _CONTAINERS and depth < 3:
             yield from _held_modules(item, f"{prefix}.{key}", depth + 1)
 
 

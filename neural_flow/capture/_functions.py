@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 _NAMES: dict[Any, str] = {}
 
@@ -65,6 +65,35 @@ def short_name(func: Callable[..., Any]) -> str:
     if not isinstance(name, str):
         return type(func).__name__
     return name.partition(".")[0] if not name.startswith(".") else name
+
+
+class Traits(NamedTuple):
+    """What the tracer wants to know of a function each time it is called. ``is_plain``: no rule below is about it."""
+
+    name: str
+    is_plain: bool
+
+
+_TRAITS: dict[Any, Traits] = {}
+
+
+def traits_of(func: Callable[..., Any]) -> Traits:
+    """Return the traits of a torch function."""
+    try:
+        return _TRAITS[func]
+    except (KeyError, TypeError):
+        name = short_name(func)
+    is_special = (
+        is_in_place(name)
+        or name in ("__get__", "__set__")
+        or name.startswith("_foreach_")
+        or num_lenders(name) != (0, 0)
+        or any(name in names for names in (UPDATES_ASIDE, ARRAY_ESCAPES, ARRAY_READERS, FROM_LITERALS, _RENORMALIZES))
+    )
+    traits = Traits(name, not is_special)
+    with contextlib.suppress(TypeError):  # not hashable
+        _TRAITS[func] = traits
+    return traits
 
 
 def target_name(func: Callable[..., Any]) -> str:

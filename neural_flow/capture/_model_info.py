@@ -15,6 +15,7 @@ from neural_flow.nested import tensor_leaves
 from neural_flow.records import ModuleInfo, ParamInfo
 
 _OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
+_ATOMS = frozenset({int, float, bool, str, bytes, type(None), torch.Size, torch.device, torch.dtype})
 
 
 @dataclass(slots=True)
@@ -51,8 +52,9 @@ def model_parts(paths: dict[nn.Module, str]) -> ModelParts:
             if holder is not None:
                 holders.setdefault(id(holder), []).append(param_id)
     parts.packed.update({identity: tuple(found) for identity, found in holders.items()})
+    seen: set[int] = set()
     for module in paths:
-        parts.constants += [tensor for tensor in _own_constants(module) if id(tensor) not in ids]
+        parts.constants += [tensor for tensor in _own_constants(module, seen) if id(tensor) not in ids]
     return parts
 
 
@@ -86,15 +88,19 @@ def _packed_tensors(value: Any) -> list[torch.Tensor]:
     return [found for item in value for found in _packed_tensors(item)] if isinstance(value, list | tuple) else []
 
 
-def _own_constants(module: nn.Module) -> Iterator[torch.Tensor]:
+def _own_constants(module: nn.Module, seen: set[int]) -> Iterator[torch.Tensor]:
+    """Yield buffers and the tensors in attributes of a module, but not in what was ``seen`` at others before."""
     yield from (buffer for buffer in module._buffers.values() if buffer is not None)
     for name, value in vars(module).items():
-        if name not in _OWN_ATTRIBUTES:
+        if type(value) not in _ATOMS and name not in _OWN_ATTRIBUTES and id(value) not in seen:
+            seen.add(id(value))
             yield from (tensor for _, tensor in tensor_leaves(value))
     for kind in type(module).__mro__[:-1]:
         if kind is nn.Module:
             break
-        yield from (value for value in vars(kind).values() if isinstance(value, torch.Tensor))
+        if id(kind) not in seen:
+            seen.add(id(kind))
+            yield from (value for value in vars(kind).values() if isinstance(value, torch.Tensor))
 
 
 def param_infos(parts: ModelParts) -> tuple[ParamInfo, ...]:
@@ -136,7 +142,7 @@ def _module_info(
     parts: ModelParts,
     params: tuple[ParamInfo, ...],
 ) -> ModuleInfo:
-    infos = [params[param_id] for param_id in ids]
+    infos = [params[param_id] for param_id in ids if params[param_id].shape or params[param_id].nbytes]
     return ModuleInfo(
         path=path,
         class_name=class_name(module),
@@ -144,9 +150,9 @@ def _module_info(
         child_paths=tuple(child_paths),
         own_param_ids=tuple(parts.own_param_ids[module]),
         param_ids=tuple(ids),
-        num_params=sum(info.numel for info in infos if info.nbytes or info.shape),
-        num_trainable_params=sum(info.numel for info in infos if info.requires_grad and (info.nbytes or info.shape)),
-        param_nbytes=sum(info.nbytes for info in infos),
+        num_params=sum([info.numel for info in infos]),
+        num_trainable_params=sum([info.numel for info in infos if info.requires_grad]),
+        param_nbytes=sum([info.nbytes for info in infos]),
         is_scripted=isinstance(module, torch.jit.ScriptModule),
     )
 

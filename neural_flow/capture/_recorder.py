@@ -65,6 +65,19 @@ class Recorder:
         else:
             self._record_one(call)
 
+    def record_plain(self, func: Callable[..., Any], leaves: Tensors, result: torch.Tensor) -> None:
+        """Record a function that wrote nothing and made one tensor: the short way for by far the most ops."""
+        values = self.values
+        for leaf in leaves:
+            if leaf is result:
+                return
+        if values.is_tagged(result):
+            return
+        parents, params = self.sources(leaves, result)
+        op_id = len(self.ops)
+        self.ops.append((func, parents, params, [raw_meta(result)], self.call_id, "op", user_place()))
+        values.tag(result, ((op_id, 0),), op_id, can_be_view=True)
+
     def _record_one(self, call: OpCall) -> None:
         result = call.result
         outputs = [result] if isinstance(result, torch.Tensor) else collect_tensors((result,), [])

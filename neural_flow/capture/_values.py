@@ -71,7 +71,8 @@ class ValueTable:
             _, refs, time, log, is_view = tag
             if log is None:
                 return refs
-            if log.storage() is storage_of(tensor):  # else it was given other bytes, unseen
+            storage = tensor.untyped_storage() if type(tensor) is torch.Tensor else storage_of(tensor)
+            if log.storage() is storage:  # else it was given other bytes, unseen
                 if log.last_time <= time and not (is_view and log.writes):
                     return refs
                 return _read_log(log, tensor, view)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from neural_flow.capture._functions import ARRAY_ESCAPES, may_write, short_name
+from neural_flow.capture._functions import ARRAY_ESCAPES, may_write, traits_of
 from neural_flow.capture._recorder import Recorder
 from neural_flow.capture._tracer import Tracer
 from neural_flow.capture._writes import OpCall, Tensors, collect_tensors, versions_of, written_by_name
@@ -67,24 +67,24 @@ class _FunctionMode(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         recorder = self.recorder
-        name = short_name(func)
         if recorder is None or self.tracer.error is not None:
             return func(*args, **kwargs)
+        name, is_plain = traits_of(func)
+        leaves: Tensors = []
+        versions: list[int] | None = None
         if name == "__get__":
             result = func(*args, **kwargs)
             if not isinstance(result, torch.Tensor):
                 return result
-            leaves: Tensors = [args[0]]
-            versions: list[int] | None = None
+            leaves.append(args[0])
         else:
-            if name == "__set__":
-                name = _setter_name(func)
-                if not name:
-                    return func(*args, **kwargs)
-            leaves = collect_tensors(args, [])
+            if name == "__set__" and not (name := _setter_name(func)):
+                return func(*args, **kwargs)
+            collect_tensors(args, leaves)
             if kwargs:
                 collect_tensors(kwargs.values(), leaves)
-            if may_write(name, kwargs):
+            if (kwargs or not is_plain) and may_write(name, kwargs):
+                is_plain = False
                 self.tracer.save_params_under(leaves)
             versions = versions_of(leaves)
             result = func(*args, **kwargs)
@@ -94,6 +94,14 @@ class _FunctionMode(TorchFunctionMode):
             if not _are_plain(leaves):
                 with torch._C.DisableTorchFunctionSubclass():
                     self._record(func, name, args, kwargs, leaves, versions, result)
+            elif (
+                is_plain
+                and type(result) is torch.Tensor
+                and versions is not None
+                and versions_of(leaves) == versions
+                and not recorder.values.packed
+            ):
+                recorder.record_plain(func, leaves, result)
             else:
                 self._record(func, name, args, kwargs, leaves, versions, result)
         except Exception as error:  # a fault of the tracer must not become one of the model
@@ -120,7 +128,7 @@ class _FunctionMode(TorchFunctionMode):
 
 
 def _are_plain(leaves: Tensors) -> bool:
-    return all(type(leaf) in _PLAIN for leaf in leaves)
+    return _PLAIN.issuperset(map(type, leaves))
 
 
 def _setter_name(func: Callable[..., Any]) -> str:
