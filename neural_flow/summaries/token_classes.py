@@ -12,6 +12,8 @@ from neural_flow.summaries._pixels import as_real
 from neural_flow.summaries._planes import badge_marks
 
 _MAX_TOKENS = 96
+_MIN_VOCABULARY = 256
+"""So many classes are the next token, of which only the last one is worth showing."""
 
 
 @SUMMARIES.register("token_classes")
@@ -25,7 +27,9 @@ class TokenClasses:
         """Accept outputs with a named class for every score, if the names fit a card."""
         if context.role != "output" or not tensor.is_floating_point() or tensor.dim() != 2 or not tensor.numel():
             return False
-        if not 1 < tensor.shape[1] == len(context.labels) or tensor.shape[0] > _MAX_TOKENS:
+        if not 1 < tensor.shape[1] < _MIN_VOCABULARY or tensor.shape[0] > _MAX_TOKENS:
+            return False
+        if len(context.labels) != tensor.shape[1]:
             return False
         return chip_lines(_names(_winners(tensor), context)) is not None
 
