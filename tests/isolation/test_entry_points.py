@@ -30,7 +30,7 @@ def trace(**options: Any) -> Call:
 
 
 def loss_of(output: Any) -> torch.Tensor:
-    return output["logits"].sum()
+    return (output["logits"] if isinstance(output, dict) else output).sum()
 
 
 # What runs the model on clones: nothing at all may change.
@@ -70,9 +70,9 @@ def warm() -> Iterator[None]:
     layers = nn.Sequential(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), nn.Linear(4, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for entry in ENTRIES.values():
+        for name in ("render as png", "render gradients", "trace by export", "trace without data", "color by flops"):
             with contextlib.suppress(Exception):
-                entry(layers, (torch.rand(1, 3, 4),), {})
+                ENTRIES[name](layers, (torch.rand(1, 3, 4),), {})
     gc.collect()
     gc.freeze()  # what is alive now is not looked at again
     yield
@@ -99,8 +99,29 @@ def run(entry: Call, model: nn.Module, args: Any, kwargs: Any, ending: type[Base
                 entry(model, args, kwargs)
 
 
-@pytest.mark.parametrize("ending", [None, RuntimeError, KeyboardInterrupt])
-@pytest.mark.parametrize("name", ENTRIES)
+ALWAYS = {
+    "render as png": (None,),
+    "render in training mode": (RuntimeError,),
+    "render gradients": (None,),
+    "color by memory": (KeyboardInterrupt,),
+    "trace ops": (RuntimeError,),
+    "trace by dispatch": (None, KeyboardInterrupt),
+    "trace by fx": (None, RuntimeError),
+    "trace by export": (None,),
+    "trace without data": (None,),
+    "activations": (None, RuntimeError),
+}
+ENDINGS = (None, RuntimeError, KeyboardInterrupt)
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"),
+    [
+        pytest.param(name, ending, marks=() if ending in ALWAYS.get(name, ()) else pytest.mark.slow)
+        for name in ENTRIES
+        for ending in ENDINGS
+    ],
+)
 def test_nothing_is_changed(name, ending, untouched, restless):
     model, args, kwargs = restless
     model.ending = ending
@@ -111,7 +132,7 @@ def test_nothing_is_changed(name, ending, untouched, restless):
 
 
 @pytest.mark.parametrize("is_training", [True, False])
-@pytest.mark.parametrize("name", ["render", "render gradients", "activations", "trace by dispatch"])
+@pytest.mark.parametrize("name", ["render", pytest.param("render gradients", marks=pytest.mark.slow), "activations"])
 def test_nothing_is_changed_in_either_mode(name, is_training, untouched, restless):
     model, args, kwargs = restless
     model.train(is_training)
@@ -153,7 +174,7 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("ending", [None, RuntimeError])
+@pytest.mark.parametrize("ending", [None, pytest.param(RuntimeError, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_a_context_of_the_user_stays_on(context, ending, untouched, restless):
     model, args, kwargs = restless
@@ -195,10 +216,11 @@ def test_a_traced_run_is_bit_for_bit_an_untraced_one(name):
         assert torch.equal(plain, traced)
 
 
-@pytest.mark.parametrize("ending", [None, RuntimeError, KeyboardInterrupt])
-@pytest.mark.parametrize("name", ["render", "render gradients", "render saved tensors", "activations", "trace by fx"])
-def test_a_pending_backward_still_works(name, ending, untouched, restless):
-    model, args, kwargs = restless
+@pytest.mark.parametrize("ending", [None, pytest.param(RuntimeError, marks=pytest.mark.slow), KeyboardInterrupt])
+@pytest.mark.parametrize(
+    "name", ["render", *(pytest.param(name, marks=pytest.mark.slow) for name in ("render gradients", "activations"))]
+)
+def test_a_pending_backward_still_works(name, ending, untouched):
     net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 1))
     x = torch.rand(5, 4, requires_grad=True)
     expected = torch.autograd.grad(net(x).sum(), [x, *net.parameters()])
@@ -224,8 +246,7 @@ class _Stop(nn.Module):
         return x
 
 
-@pytest.mark.parametrize("name", ["render", "render in training mode", "render gradients", "activations"])
-def test_figures_in_a_training_loop_change_no_bit_of_it(name):
+def test_figures_in_a_training_loop_change_no_bit_of_it():
     def train(has_figures: bool) -> list[torch.Tensor]:
         torch.manual_seed(1)
         model = nn.Sequential(
@@ -233,17 +254,18 @@ def test_figures_in_a_training_loop_change_no_bit_of_it(name):
             nn.Linear(64, 3),
         )  # fmt: skip
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-        for _ in range(3):
+        entries = [ENTRIES[name] for name in ("render", "render gradients", "activations", "render in training mode")]
+        for step in range(4):
             x, target = torch.randn(4, 3, 4, 4), torch.randint(3, (4,))
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(x), target)
             if has_figures:
                 with quiet():
-                    ENTRIES[name if "gradients" not in name else "render saved tensors"](model, (x,), {})
+                    entries[step](model, (x,), {})
             loss.backward()
-            if has_figures:
+            if has_figures and step == 1:
                 with quiet():
-                    ENTRIES["render"](model, (x,), {})
+                    nf.trace(model, (x,))
             optimizer.step()
         return [*(value.clone() for value in model.state_dict().values()), torch.get_rng_state()]
 
