@@ -27,13 +27,12 @@ _NO_MEMORY: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
 class Witness:
     """The version that a tensor had, and a way to read the one that it has now, without keeping its memory alive."""
 
-    __slots__ = ("_counter", "_shape", "_type", "_version")
+    __slots__ = ("_counter", "_version", "_what")
 
     def __init__(self, tensor: torch.Tensor, *, is_memory_kept: bool = False) -> None:
         self._counter = _counter_of(tensor, is_memory_kept)
         self._version = tensor._version
-        self._shape = list(tensor.shape) if not tensor.is_nested else []
-        self._type = tensor.type() if type(tensor) is torch.Tensor else type(tensor).__name__
+        self._what = tensor.dtype, () if tensor.is_nested else tensor.shape
 
     @property
     def is_unchanged(self) -> bool:
@@ -47,9 +46,10 @@ class Witness:
             RuntimeError: in torch's own words.
         """
         if self._counter is not None and self._counter._version != self._version:
+            dtype, shape = self._what
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                f"[{self._type} {self._shape}] is at version {self._counter._version}; expected version "
+                f"[{dtype} {list(shape)}] is at version {self._counter._version}; expected version "
                 f"{self._version} instead. Hint: it was kept by reference; a pack hook that returns a copy keeps the "
                 "value that was saved."
             )

@@ -44,8 +44,18 @@ def storages_of(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
 
 
 def is_sharing_memory(one: torch.Tensor, storages: Iterable[torch.UntypedStorage]) -> bool:
-    """Return whether a tensor lies in one of these storages."""
-    return any(mine is storage for mine in storages_of(one) for storage in storages)
+    """Return whether a tensor lies in the memory of these storages, also as an alias made through NumPy or DLPack."""
+    return any(mine is other or _is_overlapping(mine, other) for mine in storages_of(one) for other in storages)
+
+
+def _is_overlapping(one: torch.UntypedStorage, other: torch.UntypedStorage) -> bool:
+    if one.device != other.device or one.device.type == "meta":
+        return False
+    try:
+        start, other_start = one.data_ptr(), other.data_ptr()
+    except RuntimeError:  # fake tensors have no address
+        return False
+    return start < other_start + other.nbytes() and other_start < start + one.nbytes()
 
 
 def storage_nbytes_of(tensor: torch.Tensor) -> int:

@@ -19,7 +19,7 @@ from neural_flow.saved_tensors._folders import private_folder
 from neural_flow.saved_tensors._guard import Witness
 from neural_flow.saved_tensors._layouts import CannotStoreError, Form, cut_out, lay_out
 from neural_flow.saved_tensors._parallel import refusing_data_parallel
-from neural_flow.saved_tensors._storages import StorageKinds, owner_of, storages_of
+from neural_flow.saved_tensors._storages import StorageKinds, is_sharing_memory, owner_of, storages_of
 from neural_flow.saved_tensors._stores import CallableStore, CpuStore, FileStore, Load, Store, Stored
 from neural_flow.saved_tensors.graph_walk import describe
 from neural_flow.saved_tensors.rows import SavedTensorRow
@@ -56,9 +56,10 @@ class KeptValue:
 class StoredValue:
     """A saved tensor that lies elsewhere; what it lies in goes with this object."""
 
-    __slots__ = ("__weakref__", "_form", "_row", "_storages", "_stored", "_witness")
+    __slots__ = ("__weakref__", "_form", "_piece", "_row", "_storages", "_stored", "_witness")
 
-    def __init__(self, tensor: torch.Tensor, stored: Stored, form: Form, place: str) -> None:
+    def __init__(self, tensor: torch.Tensor, piece: torch.Tensor, stored: Stored, form: Form, place: str) -> None:
+        self._piece = (piece.shape, piece.dtype, piece.device)
         self._stored = stored
         self._form = form
         self._row = describe(tensor, None, packed=place)
@@ -96,15 +97,15 @@ class StoredValue:
         """
         with torch.no_grad(), without_modes():
             piece = self._stored.load()
+            found, expected = (piece.shape, piece.dtype, piece.device), self._piece
+            if found != expected:
+                raise RuntimeError(
+                    f"the store's load() returned shape, dtype and device {_words(found)}, expected {_words(expected)}"
+                )
             live = [storage for ref in self._storages if (storage := ref()) is not None]
-            if any(one is other for one in storages_of(piece) for other in live):
+            if is_sharing_memory(piece, live):
                 self._witness.check()
-            tensor = lay_out(piece, self._form)
-        found = (tuple(tensor.shape) if not tensor.is_nested else self._row.shape, _dtype(tensor), str(tensor.device))
-        expected = (self._row.shape, self._row.dtype, self._row.device)
-        if found != expected:
-            raise RuntimeError(f"the store's load() returned shape, dtype and device {found}, expected {expected}")
-        return tensor
+            return lay_out(piece, self._form)
 
 
 class SavedTensorOffload(contextlib.ContextDecorator):
@@ -229,7 +230,7 @@ class SavedTensorOffload(contextlib.ContextDecorator):
                 return known
         store = self._store or self._files
         assert store is not None
-        value = StoredValue(tensor, store.put(piece), form, self._to if isinstance(self._to, str) else "store")
+        value = StoredValue(tensor, piece, store.put(piece), form, self._to if isinstance(self._to, str) else "store")
         with self._lock:
             self.num_stored += 1
             if key is not None:
@@ -307,5 +308,6 @@ def _key(tensor: torch.Tensor) -> tuple[Any, ...] | None:
     )
 
 
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
+def _words(found: tuple[Any, ...]) -> str:
+    shape, dtype, device = found
+    return f"{list(shape)} {str(dtype).removeprefix('torch.')} {device}"
