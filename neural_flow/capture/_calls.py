@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import torch
 
 from neural_flow.capture._frames import is_library_file
 from neural_flow.capture._metas import RawMeta, finished_meta
 from neural_flow.capture._model_info import class_name
 from neural_flow.capture._storage_log import Refs
 from neural_flow.module_calls import CallFrame
+from neural_flow.nested import tensor_leaves
 from neural_flow.records import Failure, ModuleCall
 
 
@@ -44,6 +48,17 @@ class FollowedCall:
             end_op_id=num_ops if self.end_op_id is None else self.end_op_id,
             has_returned=self.has_returned,
         )
+
+
+def tensors_in(values: tuple[Any, ...]) -> list[torch.Tensor]:
+    """Return the tensor leaves of ``values``, in order."""
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif value is not None:
+            found += [leaf for _, leaf in tensor_leaves(value)]
+    return found
 
 
 def failure_of(

@@ -103,6 +103,12 @@ def _own_constants(module: nn.Module, seen: set[int]) -> Iterator[torch.Tensor]:
             yield from (value for value in vars(kind).values() if isinstance(value, torch.Tensor))
 
 
+def own_tensors(module: nn.Module) -> list[torch.Tensor]:
+    """Return the parameters and buffers of a module itself."""
+    owned = (*module._parameters.values(), *module._buffers.values())
+    return [tensor for tensor in owned if tensor is not None]
+
+
 def param_infos(parts: ModelParts) -> tuple[ParamInfo, ...]:
     """Return the record of each distinct parameter."""
     infos: list[ParamInfo] = []

@@ -17,11 +17,11 @@ from typing import Any, Self
 import torch
 from torch import nn
 
-from neural_flow.capture._calls import FollowedCall, failure_of
+from neural_flow.capture._calls import FollowedCall, failure_of, tensors_in
 from neural_flow.capture._frames import starts_a_run
 from neural_flow.capture._handover import fresh_alias, replaceable_leaves, replaced, unheld_refcount
 from neural_flow.capture._metas import RawMeta, finished_meta, raw_meta
-from neural_flow.capture._model_info import class_name, model_parts, module_infos, param_infos
+from neural_flow.capture._model_info import class_name, model_parts, module_infos, own_tensors, param_infos
 from neural_flow.capture._names import input_leaves, output_leaves
 from neural_flow.capture._recorder import Recorder
 from neural_flow.capture._storage_log import Refs
@@ -186,7 +186,7 @@ class Tracer:
         assert recorder is not None
         if self.is_following and call.parent_id is None:
             self._tag_inputs(call.frame.module, args, kwargs)
-        for leaf in _leaves((*args, *kwargs.values()) if kwargs else args):
+        for leaf in tensors_in((*args, *kwargs.values()) if kwargs else args):
             call.inputs.append(raw_meta(leaf))
             call.input_refs.append(recorder.read(leaf) if self.is_following else ())
 
@@ -235,7 +235,7 @@ class Tracer:
                 return output
         can_replace = {id(leaf) for leaf in replaceable_leaves(output, is_ours=held <= unheld_refcount())}
         replacements: dict[int, torch.Tensor] = {}
-        for leaf in _leaves((output,)):
+        for leaf in tensors_in((output,)):
             call.outputs.append(raw_meta(leaf))
             if self.is_following and id(leaf) not in replacements:
                 replacements[id(leaf)] = self._hand_on(call, leaf, args, kwargs, can_replace=id(leaf) in can_replace)
@@ -257,7 +257,7 @@ class Tracer:
         """Return the tensor that the caller gets for an output leaf: an alias of it if the call only passed it on."""
         recorder = self._recorder
         assert recorder is not None
-        op_id = recorder.add_output(leaf, call.first_op_id, lambda: _leaves((*args, *kwargs.values())))
+        op_id = recorder.add_output(leaf, call.first_op_id, lambda: tensors_in((*args, *kwargs.values())))
         if op_id is None:
             return leaf
         handed = fresh_alias(leaf) if can_replace else None
@@ -280,7 +280,7 @@ class Tracer:
         if self._recorder is not None and module not in self._foreign:
             self._foreign.add(module)
             with self._quiet():
-                self._recorder.values.add_constants(_own_tensors(module))
+                self._recorder.values.add_constants(own_tensors(module))
 
     def _leave(self, call: FollowedCall) -> None:
         recorder = self._recorder
@@ -298,14 +298,13 @@ class Tracer:
         if recorder is None:
             return
         with self._quiet():
-            for suffix, leaf in tensor_leaves(value):
-                emit = ProbeEmit(
-                    name=name + suffix,
-                    call_id=recorder.call_id,
-                    meta=finished_meta(raw_meta(leaf)),
-                    refs=recorder.read(leaf),
-                )
-                self._emits.append(emit)
+            try:
+                for suffix, leaf in tensor_leaves(value):
+                    meta = finished_meta(raw_meta(leaf))
+                    refs = recorder.read(leaf) if self.is_following else ()
+                    self._emits.append(ProbeEmit(name=name + suffix, call_id=recorder.call_id, meta=meta, refs=refs))
+            except Exception as error:  # as above
+                self.error = self.error or error
 
     def _finished_trace(self, error: Exception | None) -> Trace:
         recorder = self._recorder
@@ -326,18 +325,3 @@ class Tracer:
             tracer=self.name,
             failure=None if error is None else failure_of(error, self._raised, self._calls),
         )
-
-
-def _own_tensors(module: nn.Module) -> list[torch.Tensor]:
-    owned = (*module._parameters.values(), *module._buffers.values())
-    return [tensor for tensor in owned if tensor is not None]
-
-
-def _leaves(values: tuple[Any, ...]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif value is not None:
-            found += [leaf for _, leaf in tensor_leaves(value)]
-    return found

@@ -10,11 +10,12 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from capture_flow import SIZE, Between, check_consistent, reaches, rows
+from capture_flow import SIZE, Between, check_consistent, reaches, rows, trace_of
 from torch import nn
 
 from neural_flow.capture.dataflow import DataflowTracer
 from neural_flow.capture.dispatch import DispatchTracer
+from neural_flow.probe import Probe
 from neural_flow.records import Trace
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -186,3 +187,28 @@ def test_both_tracers_see_the_same_flow(kind: Callable[[nn.Module], DataflowTrac
         ("down", "join"),
         ("up", "join"),
     }
+
+
+def test_emits_of_probes_are_recorded_where_they_happen() -> None:
+    probe = Probe.make(name="attention")
+
+    class Emitting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(SIZE, SIZE)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.inner(x)
+            torch.func.vmap(lambda row: (probe.emit(row), row)[1])(y)
+            probe.emit({"twice": y * 2})
+            return y
+
+    model = Between(lambda x, middle: middle(x), middle=Emitting())
+    trace = trace_of(model, rows())
+    inner = next(call for call in trace.calls if call.path == "middle.inner")
+    assert [(emit.name, trace.calls[emit.call_id or 0].path) for emit in trace.emits] == [
+        ("attention", "middle"),
+        ("attention.twice", "middle"),
+    ]
+    assert trace.emits[0].refs == inner.output_refs[0]
+    assert trace.ops[trace.emits[1].refs[0][0]].target == "torch.Tensor.mul"
