@@ -9,7 +9,7 @@ from neural_flow.stages._assemble import CardNode, Node, cards_of
 from neural_flow.stages._groups import find_groups
 from neural_flow.stages._naming import Namer
 from neural_flow.stages._net import Net
-from neural_flow.stages.labels import short_label
+from neural_flow.stages.labels import Named, make_labels
 
 
 class RecordMaker:
@@ -31,13 +31,10 @@ class RecordMaker:
         self._namer = Namer(net, nodes, groups)
         self.stages = self._make_stages()
         self.folds = tuple(self._make_folds(nodes, None, []))
+        names = make_labels([Named(group.path, self._spoken_class(group.path)) for group in groups])
         self.groups = tuple(
-            StageGroup(
-                module=group.path,
-                label=short_label(group.path, group.path),
-                stage_ids=tuple(card.stage_id for card in group.cards),
-            )
-            for group in groups
+            StageGroup(module=group.path, label=name, stage_ids=tuple(card.stage_id for card in group.cards))
+            for group, name in zip(groups, names, strict=True)
         )
         self.marks = tuple(
             EdgeMark(call_id=call, path=self._trace.calls[call].path, text=text)
@@ -46,6 +43,11 @@ class RecordMaker:
         )
 
     # -- stages --
+
+    def _spoken_class(self, path: str) -> str:
+        """Return what a module without a name that speaks is called: its class, or its path where that is plain."""
+        found = next((module.class_name for module in self._trace.modules if module.path == path), "")
+        return path if found in ("", "Sequential", "ModuleList", "ModuleDict") else found
 
     def _make_stages(self) -> tuple[Stage, ...]:
         stages = [
