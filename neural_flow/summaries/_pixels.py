@@ -11,6 +11,7 @@ MAX_INDEX = 252
 NEGATIVE_INFINITY, POSITIVE_INFINITY, NOT_A_NUMBER = 253, 254, 255
 
 _MIN_NEGATIVE = 0.1
+_MAX_SORTED = 1024  # a stable sort of more values takes ten times as long as finding the largest
 _MAX_RANKED = 8192
 """Values a plane from which its percentiles are read: the 99th is then within ±0.2 percentiles (two sigma)."""
 
@@ -34,6 +35,15 @@ def shrink(planes: torch.Tensor, max_side: int) -> torch.Tensor:
     if (rows, columns) == (height, width):
         return planes
     return torch.nn.functional.adaptive_avg_pool2d(planes, (rows, columns))
+
+
+def largest(values: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the indices of the ``count`` largest of ``[K]`` values, largest first, ties by index; none may be NaN."""
+    if values.numel() <= _MAX_SORTED or count >= values.numel():
+        return torch.sort(values, descending=True, stable=True).indices[:count]
+    # topk breaks ties anyhow, so it only says which values take part
+    places = (values >= values.topk(count).values[-1]).nonzero().flatten()
+    return places[torch.sort(values[places], descending=True, stable=True).indices[:count]]
 
 
 def is_signed(planes: torch.Tensor) -> bool:

@@ -7,7 +7,7 @@ import torch
 from neural_flow.drawing import Box, Mark, Rect, Text
 from neural_flow.records import Summary
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
-from neural_flow.summaries._pixels import as_real
+from neural_flow.summaries._pixels import as_real, largest
 from neural_flow.summaries._planes import IMAGE_LAYER, badge_marks
 from neural_flow.text_metrics import ellipsize, text_width
 
@@ -45,13 +45,12 @@ class ClassLogits:
         is_probability = bool((scores >= 0).all()) and abs(total - 1) < 1e-3
         shares = scores if is_probability else torch.softmax(scores.nan_to_num(-torch.inf, 1e300, -torch.inf), dim=0)
         shares = shares.nan_to_num(0.0)
-        best = torch.sort(shares, descending=True, stable=True)
-        count = min(_MAX_BARS, scores.numel())
-        classes = best.indices[:count].tolist()
+        best = largest(shares, min(_MAX_BARS, scores.numel()))
+        classes = best.tolist()
         has_labels = len(context.labels) == scores.numel()
         names = tuple(context.labels[index] if has_labels else str(index) for index in classes)
         what = "next token" if is_sequence else "class"
-        return {"shares": best.values[:count]}, {
+        return {"shares": shares[best]}, {
             "classes": tuple(classes),
             "names": names,
             "num_classes": scores.numel(),

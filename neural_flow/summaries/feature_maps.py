@@ -7,7 +7,7 @@ import torch
 from neural_flow.drawing import Box, Mark
 from neural_flow.records import Summary
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
-from neural_flow.summaries._pixels import MAX_INDEX, as_real, shrink, to_indices
+from neural_flow.summaries._pixels import MAX_INDEX, as_real, largest, shrink, to_indices
 from neural_flow.summaries._planes import (
     Plane,
     badge_marks,
@@ -39,7 +39,7 @@ class FeatureMaps:
         variance, is_zero = channel_moments(maps)
         drawn = num_planes(num_channels, context.max_planes)
         kept = max(drawn, min(context.max_channels, num_channels))
-        order = torch.sort(variance, descending=True, stable=True).indices[:kept]
+        order = largest(variance, kept)
         shown = shrink(as_real(maps[order]), context.max_side)
         indices, facts = to_indices(shown, context.norm, is_grey=context.role == "input")
         return {"planes": indices}, {

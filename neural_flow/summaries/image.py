@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import isfinite, sqrt
 
 import torch
 
@@ -102,9 +102,11 @@ def _move_together(tensor: torch.Tensor) -> bool:
 def _range(shown: torch.Tensor, context: SummaryContext, is_bytes: bool) -> tuple[float, float]:
     if is_bytes:
         return 0.0, 255.0
-    finite = shown[torch.isfinite(shown)]
-    if finite.numel() == 0:
-        return 0.0, 1.0
-    low, high = (float(value) for value in torch.aminmax(finite))
+    low, high = float(shown.amin()), float(shown.amax())
+    if not (isfinite(low) and isfinite(high)):
+        finite = shown[torch.isfinite(shown)]
+        if finite.numel() == 0:
+            return 0.0, 1.0
+        low, high = float(finite.amin()), float(finite.amax())
     is_plain = low >= 0 and 0.5 <= high <= 1
     return (0.0, 1.0) if is_plain else (low, high)

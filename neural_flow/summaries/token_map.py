@@ -7,7 +7,7 @@ import torch
 from neural_flow.drawing import Box, Mark
 from neural_flow.records import Summary
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
-from neural_flow.summaries._pixels import as_real, shrink, to_indices
+from neural_flow.summaries._pixels import as_real, largest, shrink, to_indices
 from neural_flow.summaries._planes import badge_marks, frame_marks, image_mark, infinity_marks, palette
 
 _MAX_COLUMNS = 96
@@ -34,7 +34,7 @@ class TokenMap:
             rows = as_real(tensor[:: max(1, num_tokens // 256)])
             # torch.var over the first dimension is twenty times slower
             rank = (rows - rows.mean(dim=0)).square_().mean(dim=0).nan_to_num(torch.inf, torch.inf)
-            kept = torch.sort(rank, descending=True, stable=True).indices[:_MAX_COLUMNS].sort().values
+            kept = largest(rank, _MAX_COLUMNS).sort().values
             columns, shown = tuple(kept.tolist()), tensor[:, kept]
         indices, facts = to_indices(shrink(as_real(shown)[None], context.max_side), "stage")
         return {"cells": indices[0]}, {

@@ -13,6 +13,7 @@ from neural_flow.summaries._pixels import (
     POSITIVE_INFINITY,
     as_real,
     is_signed,
+    largest,
     quantise,
     shrink,
     to_indices,
@@ -144,3 +145,15 @@ def test_every_dtype_becomes_real_arithmetic() -> None:
     assert as_real(torch.tensor([2**31 - 1])).dtype == torch.float64
     assert as_real(torch.tensor([3 + 4j])).tolist() == [5.0]
     assert as_real(torch.tensor([True])).tolist() == [1.0]
+
+
+@settings(deadline=None, max_examples=60)
+@given(size=st.integers(1, 3000), count=st.integers(1, 100), levels=st.integers(1, 400), has_infinity=st.booleans())
+def test_the_largest_values_come_first_and_ties_by_index(
+    size: int, count: int, levels: int, has_infinity: bool
+) -> None:
+    values = torch.randint(0, levels, (size,), generator=torch.Generator().manual_seed(size)).float()
+    if has_infinity:
+        values[size // 2] = torch.inf
+    ranked = sorted(range(size), key=lambda index: (-float(values[index]), index))
+    assert largest(values, count).tolist() == ranked[:count]
