@@ -33,6 +33,7 @@ from neural_flow.options import Options, as_arguments, layout_options, make_requ
 from neural_flow.records import Capture, Measurements, Trace
 from neural_flow.scene.build import build_scene
 from neural_flow.scene.measure import measure_diagram
+from neural_flow.scene.strip import strip_stage_ids
 from neural_flow.stages.select import select_stages
 from neural_flow.theme import get_theme
 from neural_flow.topology.resolve import resolve_topology
@@ -189,6 +190,17 @@ def observe(
     found, topology = run.trace()
     run.raise_failure(topology.failure, topology=Topology(topology))
     return found, topology
+
+
+def observe_values(
+    model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None, **options: Any
+) -> tuple[records.Topology, Capture]:
+    """Return the topology and what was captured, without drawing. Args and errors are those of ``render``."""
+    run = _Run(model, args, kwargs, options)
+    found, topology = run.trace()
+    captured = run.capture(found, topology)
+    run.raise_failure(topology.failure or captured.failure, topology=Topology(topology))
+    return topology, captured
 
 
 def activations(
@@ -361,8 +373,10 @@ class _Run:
 
 
 def drawn_stage_ids(topology: records.Topology) -> frozenset[int]:
-    """Return the stages that have a card of their own; of a fold these are its representative's."""
-    return frozenset(node.stage_id for node in build_diagram(topology).nodes if node.stage_id is not None)
+    """Return the stages whose picture is drawn: those with a card of their own, and the repeats on a film strip."""
+    nodes = build_diagram(topology).nodes
+    repeats = {stage_id for node in nodes for stage_id in strip_stage_ids(node, topology)}
+    return frozenset({node.stage_id for node in nodes if node.stage_id is not None} | repeats)
 
 
 def _tell(asked: Options, phase: str) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import networkx as nx
+
 from neural_flow.records import OpNode, Stage, Topology, Trace, ValueRef
 
 
@@ -56,10 +58,13 @@ def chain_between(trace: Trace, topology: Topology, source: Stage, target: Stage
     return tuple(steps)
 
 
-def reads_directly(trace: Trace, topology: Topology, source: Stage, target: Stage) -> bool:
-    """Return whether ``target`` is handed a value of ``source`` as it is, with no operation between."""
-    made, wanted = _reach(trace, topology, source), _input_refs(trace, target)
-    return any(ref in made.refs or ref[0] in made.own for ref in wanted)
+def way_between(topology: Topology, source: Stage, target: Stage) -> tuple[Stage, ...]:
+    """Return the stages on the shortest way from ``source`` to ``target``, both included; empty where there is none."""
+    graph: nx.DiGraph[int] = nx.DiGraph((edge.source, edge.target) for edge in topology.edges)
+    start, end = source.stage_id, target.stage_id
+    if start not in graph or end not in graph or not nx.has_path(graph, start, end):
+        return ()
+    return tuple(topology.stages[stage_id] for stage_id in nx.shortest_path(graph, start, end))
 
 
 def _reach(trace: Trace, topology: Topology, stage: Stage) -> _Reach:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def write_record(file: Path, job: Job, params: Mapping[str, Any]) -> None:
     """Write to ``file``, as JSON, the SHA-256 of each file behind a figure, by its path below the working folder."""
     found = {_short(path): path for path in _files(job, params)}
     sources = {name: hashlib.sha256(found[name].read_bytes()).hexdigest() for name in sorted(found)}
-    file.write_text(json.dumps({"sources": sources}), encoding="utf-8")
+    file.write_text(json.dumps({"sources": sources, "torch": version("torch")}), encoding="utf-8")
 
 
 def _files(job: Job, params: Mapping[str, Any]) -> Iterator[Path]:

@@ -192,3 +192,4 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress and no n
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Say every decision.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Record = Annotated[str | None, typer.Option(hidden=True, help="Where build learns which files a figure read.")]
+Jobs = Annotated[int, typer.Option("-j", "--jobs", min=1, metavar="N", help="How many figures at a time.")]
