@@ -55,6 +55,7 @@ class Recorder:
         self.ops: list[_RawOp] = []
         self.unknown: list[tuple[int, weakref.ref[torch.Tensor]]] = []
         self.num_opaque_joins = 0
+        self._losses: Refs = ()
         self._escapes: list[tuple[int | None, int, Refs]] = []
 
     def record(self, call: OpCall) -> None:
@@ -103,6 +104,8 @@ class Recorder:
         if self.values.packed:
             held = [param_id for arg in call.args for param_id in self.values.packed.get(id(arg), ())]
             params = tuple(dict.fromkeys((*params, *held)))
+        if self._losses and call.name == "__get__" and target_name(call.func) == "torch.Tensor.grad":
+            parents = self._losses
         role: OpRole = "op"
         if not parents and self._escapes and call.name in ARRAY_READERS and any(map(is_array, call.args)):
             parents = self._escaped_here()
@@ -255,6 +258,10 @@ class Recorder:
         read = {ref for _, (_, parents, *_) in seen for ref in parents}
         made = [(op_id, index) for op_id, op in seen for index in range(len(op[3]))]
         return tuple([ref for ref in (*given, *made) if ref not in read]) or given
+
+    def record_backward(self, losses: Tensors) -> None:
+        """Note that gradients read from now on come from ``losses``: a backward pass leaves them in ``.grad``."""
+        self._losses = tuple(dict.fromkeys((*self._losses, *self.sources(losses)[0])))
 
     def escape(self, tensor: torch.Tensor) -> None:
         """Note that the values of ``tensor`` were handed to code that no tracer sees into."""

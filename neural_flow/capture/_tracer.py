@@ -310,9 +310,10 @@ class Tracer:
         recorder = self._recorder
         assert recorder is not None
         params = param_infos(self._parts)
+        root = next((module for module, path in self._paths.items() if not path), self.model)  # inside its wrappers
         return Trace(
-            model_name=class_name(self.model),
-            class_name=class_name(self.model),
+            model_name=class_name(root),
+            class_name=class_name(root),
             params=params,
             modules=module_infos(self._paths, self._parts, params),
             calls=tuple(call.finished(len(recorder.ops)) for call in self._calls),

@@ -123,6 +123,9 @@ class _FunctionMode(TorchFunctionMode):
         if name in ARRAY_ESCAPES:
             recorder.escape(leaves[0])
             return
+        if name == "backward":
+            recorder.record_backward(leaves)
+            return
         written = written_by_name(name, args, kwargs, leaves, versions) if leaves else []
         recorder.record(OpCall(func, name, args, kwargs, leaves, written, result))
 

@@ -128,7 +128,8 @@ class Session:
     def _set_flags(self, modules: list[nn.Module]) -> None:
         is_kept = self._train is None or (self._train and self.model.training)
         if not is_kept and any(getattr(module, "training", None) is not self._train for module in modules):
-            self.model.train(bool(self._train))
+            with contextlib.suppress(NotImplementedError):  # exported programs have no such flag
+                self.model.train(bool(self._train))
 
     def _swap_state(self, modules: list[nn.Module]) -> None:
         stand_ins = self._stand_ins

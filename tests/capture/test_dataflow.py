@@ -349,3 +349,21 @@ def test_work_in_another_thread_becomes_opaque_at_the_module_boundary() -> None:
     trace = trace_of(Between(lambda x, middle: middle(x), middle=_InThread()), rows())
     assert reaches(trace, "first", "last")
     assert [call.path for call in trace.calls] == ["", "first", "middle", "last"]
+
+
+def test_gradients_come_from_the_loss_of_a_backward_pass() -> None:
+    class Adapting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.fast, self.last = (nn.Linear(SIZE, SIZE) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with torch.enable_grad():
+                self.fast(self.first(x)).pow(2).mean().backward()
+            assert self.fast.weight.grad is not None
+            return self.last(self.fast.weight.grad @ torch.ones(SIZE, SIZE))
+
+    model = Adapting()
+    trace = trace_of(model, rows())
+    assert reaches(trace, "first", "last")
+    assert model.fast.weight.grad is None

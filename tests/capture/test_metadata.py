@@ -374,3 +374,25 @@ def test_no_tensor_outlives_the_pass() -> None:
     gc.collect()
     assert sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects()) == before
     assert trace.ops
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("wrap", ["compile", "script", "fx", "export", "parallel", "weight_norm"])
+def test_roots_of_every_make(wrap: str) -> None:
+    plain, x = nn.Sequential(nn.Linear(SIZE, SIZE), nn.ReLU()), rows()
+    wraps: dict[str, Callable[[], Any]] = {
+        "compile": lambda: torch.compile(plain),
+        "script": lambda: torch.jit.script(plain),
+        "fx": lambda: torch.fx.symbolic_trace(plain),
+        "export": lambda: torch.export.export(plain, (x,)).module(),
+        "parallel": lambda: nn.DataParallel(plain),
+        "weight_norm": lambda: nn.Sequential(nn.utils.weight_norm(plain[0]), plain[1]),
+    }
+    trace = run_metadata_pass(wraps[wrap](), (x,))
+    assert trace.failure is None
+    assert trace.has_dataflow
+    check_consistent(trace)
+    assert trace.calls[0].path == ""
+    assert len(trace.inputs) == len(trace.outputs) == 1
+    assert _ancestors(trace.ops, trace.outputs[0].refs[0][0]) >= {trace.inputs[0].refs[0][0]}
+    assert trace.modules[0].num_params in (SIZE * SIZE + SIZE, SIZE * SIZE + 2 * SIZE)
