@@ -11,6 +11,7 @@ from neural_flow.scene.faces import face_marks, face_size
 from neural_flow.scene.look import Look, label_lines
 from neural_flow.scene.options import Change
 from neural_flow.scene.shapes import circle, cross
+from neural_flow.scene.strip import STRIP_GAP, Strip, strip_marks, strip_of
 from neural_flow.theme import Theme, mix
 
 _MIN_LABEL_WIDTH = 72.0
@@ -36,6 +37,7 @@ class CardSize:
     face_width: float = 0.0
     face_height: float = 0.0
     num_plates: int = 0
+    strip: Strip | None = None
 
 
 def card_size(node: DiagramNode, look: Look) -> CardSize:
@@ -50,7 +52,9 @@ def card_size(node: DiagramNode, look: Look) -> CardSize:
         return CardSize(face.width, face.height, face.front_width, face.front_height, 0, 0, face.width, face.height)
     pad, depth = theme.plate_padding, theme.plate_offset * (plates - 1)
     head = theme.plate_head if node.count > 1 else pad
-    front_width, front_height = face.width + 2 * pad, face.height + pad + head
+    strip = strip_of(node, face.width, look)
+    foot = strip.height + STRIP_GAP if strip is not None else 0.0
+    front_width, front_height = face.width + 2 * pad, face.height + pad + head + foot
     return CardSize(
         width=front_width + depth,
         height=front_height + depth,
@@ -61,6 +65,7 @@ def card_size(node: DiagramNode, look: Look) -> CardSize:
         face_width=face.width,
         face_height=face.height,
         num_plates=plates,
+        strip=strip,
     )
 
 
@@ -112,6 +117,8 @@ def card_marks(node: DiagramNode, place: Placement, look: Look, cost_color: str 
     body = place.body
     face = Box(x=body.x + size.left, y=body.y + size.top, width=size.face_width, height=size.face_height)
     marks: list[Mark] = [*_plate_marks(node, body, size, look, cost_color), *face_marks(stage, face, look)]
+    if size.strip is not None:
+        marks += strip_marks(size.strip, face.x, face.y + face.height + STRIP_GAP, face.width, look)
     if node.has_residual:
         # In the head of a plate, beside the count; else in the corner of the picture, clear of the label above.
         top = body.y + body.height - size.front_height
