@@ -79,7 +79,9 @@ def _items(container: Any) -> list[tuple[Any, Any]]:
         return list(enumerate(container))
     if dataclasses.is_dataclass(container):
         return [(field.name, getattr(container, field.name, None)) for field in dataclasses.fields(container)]
-    return []
+    if isinstance(container, nn.Module | type) or callable(container):
+        return []
+    return list(getattr(container, "__dict__", {}).items())
 
 
 def _set_item(container: Any, key: Any, item: torch.Tensor) -> None:

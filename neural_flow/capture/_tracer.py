@@ -120,6 +120,7 @@ class Tracer:
             self._unknown = self._recorder.unknown
             self.num_blind = len(self._unknown) + self._recorder.num_opaque_joins
         self._raised.clear()
+        self._parts.constants.clear()  # clones of buffers, which nobody else holds any more
         self._recorder = None
 
     @starts_a_run

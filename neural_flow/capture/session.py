@@ -79,6 +79,7 @@ class Session:
         self._written_params = tuple(written_params)
         self._stand_ins = stand_ins
         self._saved_params = SavedParams()
+        self._cloner = Cloner()
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -93,6 +94,7 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+        self._cloner = Cloner()
         self.args, self.kwargs = (), {}
 
     def save_param(self, param: torch.Tensor) -> None:

@@ -113,6 +113,21 @@ class _NamedModule(nn.Module):
         return _Named(x, "kept")
 
 
+class _Object:
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value
+
+
+class _ObjectModule(nn.Module):
+    def forward(self, x: torch.Tensor) -> _Object:
+        return _Object(x)
+
+
+class _PackedModule(nn.Module):
+    def forward(self, packed: nn.utils.rnn.PackedSequence) -> nn.utils.rnn.PackedSequence:
+        return packed
+
+
 class _BoxModule(nn.Module):
     def forward(self, x: torch.Tensor) -> _Box:
         return _Box(x, "kept")
@@ -128,6 +143,7 @@ class _BoxModule(nn.Module):
         (_List(), lambda y: y[1]),
         (_NamedModule(), lambda y: y.same),
         (_BoxModule(), lambda y: y.value),
+        (_ObjectModule(), lambda y: y.value),
     ],
 )
 def test_a_module_that_returns_its_input_stands_between(middle: nn.Module, take: Callable[[Any], torch.Tensor]) -> None:
@@ -137,6 +153,19 @@ def test_a_module_that_returns_its_input_stands_between(middle: nn.Module, take:
     assert not reaches(trace, "middle", "of_original")
     assert reaches(trace, "first", "of_original")
     assert any(op.role == "alias" for op in trace.ops)
+
+
+def test_a_packed_sequence_that_is_handed_on_stays_one() -> None:
+    def code(m: nn.Module, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        packed = nn.utils.rnn.pack_padded_sequence(x[None], torch.tensor([4]), batch_first=True)
+        handed = m(packed)
+        assert isinstance(handed, nn.utils.rnn.PackedSequence)
+        assert handed.data is not packed.data
+        return packed.data, nn.utils.rnn.pad_packed_sequence(handed, batch_first=True)[0][0]
+
+    trace = trace_of(_Parent(_PackedModule(), code), rows())
+    assert reaches(trace, "middle", "of_result")
+    assert not reaches(trace, "middle", "of_original")
 
 
 def test_containers_that_others_hold_stay_the_same_objects() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -363,6 +364,32 @@ def test_running_twice_gives_the_same_trace() -> None:
     x = rows()
     first = run_metadata_pass(model, (x,), train=True)
     assert run_metadata_pass(model, (x,), train=True) == first
+
+
+def test_nothing_waits_for_the_garbage_collector() -> None:
+    seen: list[weakref.ref[torch.Tensor]] = []
+
+    class Watched(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(2))
+            self.plain = torch.zeros(2)
+            self.norm = nn.BatchNorm1d(SIZE)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.norm(x) * 2
+            seen.extend(map(weakref.ref, (x, y, self.cache, self.plain, self.norm.running_mean)))
+            return y
+
+    model, x = Watched(), rows()
+    gc.collect()
+    gc.disable()
+    try:
+        for tracer in ("function", "dispatch"):
+            run_metadata_pass(model, (x,), tracer=tracer)
+            assert [ref() for ref in seen] == [None] * len(seen), tracer
+    finally:
+        gc.enable()
 
 
 def test_no_tensor_outlives_the_pass() -> None:
