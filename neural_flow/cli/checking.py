@@ -129,10 +129,10 @@ def _update(params: Mapping[str, Any], options: dict[str, Any], file: Path, *, h
 
 
 def _check_finite(params: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """Run the capture pass over layers, unless the user chose the stages."""
+    """Run the capture pass over all ops, unless the user chose the stages: the first one is then the culprit."""
     options = pipeline_options(params, tell) | {"capture": True, "attention": False, "stats": True, "fake": False}
     if options["detail"] == "auto" and not options["select"] and options["depth"] is None:
-        options["detail"] = "layer"
+        options["detail"] = "op"
     job = load_job(params, tell, command="render")
     options |= model_options(params, job)
     with job.loaded.scope, warnings.catch_warnings():
@@ -145,5 +145,5 @@ def _check_finite(params: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     stage, stats = found
     text = f"{params['target']}: {not_finite_text(topology, captured)}"
     annotate(text, title="values that are not finite", file=str(params["target"]).partition(":")[0])
-    details = {"stage": stage.name, "num_nan": stats.num_nan, "num_inf": stats.num_inf}
+    details = {"stage": stage.name, "module": stage.path, "num_nan": stats.num_nan, "num_inf": stats.num_inf}
     return {"lines": [text], "is_different": True, "json": {"finite": False, "first": details}}

@@ -17,7 +17,6 @@ from neural_flow.records import Edge, Stage, Topology, Trace
 from neural_flow.why import Step, chain_between, way_between
 
 MAX_STEPS = 60
-_FINER = ("layer", "op")
 
 
 def run_why(params: Mapping[str, Any]) -> int:
@@ -44,21 +43,26 @@ def run_why(params: Mapping[str, Any]) -> int:
 
 
 def _find(params: Mapping[str, Any], job: Job, tell: Callable[[str], None]) -> tuple[Trace, Topology, Stage, Stage]:
-    """Trace as asked; where a name is no stage and nothing finer was asked, look at layers, then at ops."""
+    """Trace as asked; where a name is no stage and nothing else was asked, look at layers, all modules, and ops."""
     options = pipeline_options(params, tell) | model_options(params, job)
-    details = [options["detail"]]
+    attempts: list[dict[str, Any]] = [{}]
     if options["detail"] == "auto" and not options["select"] and options["depth"] is None:
-        details += _FINER
+        pair = (params["source"], params["sink"])
+        attempts += [{"detail": "layer"}, {"select": ("**",)}, {"select": pair}, {"detail": "op"}]
     problem: UnknownNameError | None = None
-    for detail in details:
+    for attempt in attempts:
         try:
             with job.loaded.scope:
                 trace, topology = pipeline.observe(
-                    job.loaded.model, job.inputs.args, job.inputs.kwargs, **{**options, "detail": detail}
+                    job.loaded.model, job.inputs.args, job.inputs.kwargs, **{**options, **attempt}
                 )
         except ForwardError as error:
             improve_hint(error, job)
             raise
+        except SelectionError:  # one of the names is no module
+            if not attempt:
+                raise
+            continue
         try:
             return trace, topology, _stage(topology, params["source"]), _stage(topology, params["sink"])
         except UnknownNameError as error:

@@ -23,5 +23,8 @@ def not_finite_text(topology: Topology, capture: Capture) -> str:
     num_stages = sum(bool(other.num_nan or other.num_inf) for other in capture.stats.values())
     counts = [f"{count:,} {word}" for count, word in ((stats.num_nan, "NaN"), (stats.num_inf, "Inf")) if count]
     more = f", and in {num_stages - 1} more" if num_stages > 1 else ""
-    kind = f" ({stage.class_name})" if stage.class_name else ""
-    return f"{' and '.join(counts)} first appear in {stage.name}{kind}{more}"
+    if stage.kind == "op":
+        where = f"{stage.name} in {stage.path or 'the root module'}"
+    else:
+        where = f"{stage.name} ({stage.class_name})" if stage.class_name else stage.name
+    return f"{' and '.join(counts)} first appear in {where}{more}"
