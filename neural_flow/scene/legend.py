@@ -117,7 +117,8 @@ def place_block(blocks: Sequence[Block], page: Box, obstacles: Sequence[Box], si
     """Return the block and place that let the page grow least, nearest to the corner on ``side``."""
     found: list[tuple[float, int, Block, float, float]] = []
     bottom = page.y + page.height
-    for block in blocks:
+    fitting = [block for block in blocks if block.width <= page.width + 0.01]
+    for block in fitting or [min(blocks, key=lambda block: block.width)]:
         room = max(page.width - block.width, 0.0)
         steps = np.linspace(0.0, room, min(int(room // 8) + 1, _MAX_STEPS))
         xs = page.x + steps if side == "left" else page.x + room - steps
