@@ -7,11 +7,13 @@ import torch
 from neural_flow.drawing import Box, Mark, Path, Rect
 from neural_flow.records import Summary
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
-from neural_flow.summaries._pixels import MAX_INDEX, NOT_A_NUMBER, as_real, shrink, to_indices
+from neural_flow.summaries._pixels import MAX_INDEX, as_real, shrink, to_indices
 from neural_flow.summaries._planes import IMAGE_LAYER, badge_marks, frame_marks, image_mark, palette
 
 _WIDTH, _HEIGHT, _STRIP = 64.0, 10.0, 7.0
 _MAX_BARS = 16
+_BAR_COLOR = 0.88
+"""Place in the signed map from which bars above zero take their colour; those below have its mirror image."""
 
 
 @SUMMARIES.register("vector")
@@ -73,7 +75,9 @@ def _bars(summary: Summary, box: Box, style: DrawStyle) -> list[Mark]:
         is_value = cell <= MAX_INDEX
         share = cell / MAX_INDEX if is_value else 1.0
         top, bottom = sorted((1 - share, 1 - zero))
-        color = "#{:02X}{:02X}{:02X}".format(*(int(part) for part in colors[min(cell, NOT_A_NUMBER)]))
+        # Length tells how much; a colour by value too would let small bars vanish in the paper.
+        end = int(_BAR_COLOR * MAX_INDEX) if share > zero else int((1 - _BAR_COLOR) * MAX_INDEX)
+        color = "#{:02X}{:02X}{:02X}".format(*(int(part) for part in colors[end if is_value else cell]))
         marks.append(
             Rect(
                 x=box.x + pitch * (index + 0.1),
