@@ -120,6 +120,8 @@ class StateSwap:
         if depth > _MAX_CONTAINER_DEPTH:
             return value
         if type(value) is tuple:
+            if _ATOMS.issuperset(map(type, value)):  # sizes and strides: by far the most
+                return value
             items = tuple([self._swapped(item, depth + 1) for item in value])
             return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
         if type(value) in _CONTAINERS and id(value) not in self._containers:

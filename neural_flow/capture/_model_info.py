@@ -94,6 +94,8 @@ def _own_constants(module: nn.Module, seen: set[int]) -> Iterator[torch.Tensor]:
     for name, value in vars(module).items():
         if type(value) not in _ATOMS and name not in _OWN_ATTRIBUTES and id(value) not in seen:
             seen.add(id(value))
+            if type(value) is tuple and _ATOMS.issuperset(map(type, value)):  # sizes and strides: by far the most
+                continue
             yield from (tensor for _, tensor in tensor_leaves(value))
     for kind in type(module).__mro__[:-1]:
         if kind is nn.Module:

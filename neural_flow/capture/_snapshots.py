@@ -6,6 +6,7 @@ import contextlib
 import gc
 import operator
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
@@ -91,30 +92,33 @@ def save_attributes(modules: Iterable[nn.Module]) -> Restore:
     """Save the class, attributes and registries of each module (shallow), and return what puts them back."""
     saved: list[tuple[nn.Module, type[nn.Module], dict[str, Any]]] = []
     registries: list[tuple[Any, Any]] = []
+    empty: list[Any] = []
     scripted_flags: list[tuple[nn.Module, bool]] = []
     for module in modules:
         if isinstance(module, torch.jit.ScriptModule):
             scripted_flags.append((module, bool(getattr(module, "training", False))))
         attributes = vars(module).copy()
         saved.append((module, type(module), attributes))
-        for name in _REGISTRIES:
-            registry = attributes.get(name)
-            if isinstance(registry, dict):
-                # OrderedDict.copy takes ten times as long
-                registries.append((registry, dict(registry.items()) if registry else None))
-            elif isinstance(registry, set):
-                registries.append((registry, registry.copy() or None))
+        for registry in map(attributes.get, _REGISTRIES):
+            kind = type(registry)
+            if kind is not dict and kind is not OrderedDict and kind is not set:
+                continue  # scripted modules have views of their own kind there
+            if not registry:
+                empty.append(registry)
+            elif kind is set:
+                registries.append((registry, registry.copy()))
+            else:
+                registries.append((registry, dict(registry.items())))  # OrderedDict.copy takes ten times as long
 
     def restore() -> None:
         for module, kind, attributes in saved:
             if type(module) is not kind:
                 module.__class__ = kind
             _restore_dict(vars(module), attributes)
+        for registry in filter(None, empty):
+            registry.clear()
         for registry, content in registries:
-            if content is None:
-                if registry:
-                    registry.clear()
-            elif isinstance(content, dict):
+            if isinstance(content, dict):
                 _restore_dict(registry, content)
             elif registry != content:
                 registry.clear()
