@@ -44,11 +44,13 @@ class Difference:
     removed: tuple[Stage, ...] = ()
     changed: tuple[StageChange, ...] = ()
     wiring: tuple[WiringChange, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Names before and after of stages that are otherwise the same."""
     matches: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether the two architectures are the same."""
+        """Whether the two architectures are the same, whatever their modules are called."""
         return not (self.added or self.removed or self.changed or self.wiring)
 
 
@@ -67,6 +69,11 @@ def diff_topologies(before: Topology, after: Topology) -> Difference:
         removed=tuple(stage for stage in before.stages if stage.stage_id not in old),
         changed=tuple(changes),
         wiring=tuple(_wiring(before, after, old, new)),
+        renamed=tuple(
+            (before.stages[first].name, after.stages[second].name)
+            for first, second in matches
+            if before.stages[first].name != after.stages[second].name
+        ),
         matches=matches,
     )
 
@@ -84,6 +91,11 @@ def difference_lines(difference: Difference) -> list[str]:
     return lines + [f"~ {change.text}" for change in difference.wiring]
 
 
+def renamed_lines(difference: Difference) -> list[str]:
+    """Return a line for each stage that has only got another name."""
+    return [f"~ {before} is now {after}" for before, after in difference.renamed]
+
+
 def difference_to_json(difference: Difference) -> dict[str, Any]:
     """Return the difference as plain data."""
     return {
@@ -99,6 +111,7 @@ def difference_to_json(difference: Difference) -> dict[str, Any]:
             }
             for change in difference.changed
         ],
+        "renamed": [{"name": before, "new_name": after} for before, after in difference.renamed],
         "wiring": [{"change": change.what, "text": change.text} for change in difference.wiring],
     }
 
@@ -156,6 +169,8 @@ def _alike_by_name(before: tuple[Stage, ...], after: tuple[Stage, ...]) -> list[
 
 def _likeness(before: Stage, after: Stage) -> int:
     """Return how alike two stages are; 0 means that they are not the same thing."""
+    if before.kind in ("input", "output") and before.kind == after.kind and before.index == after.index:
+        return 3 + 2 * (before.name == after.name) + 2 * (_shapes(before.outputs) == _shapes(after.outputs))
     has_same_class = before.class_name == after.class_name and before.class_name != ""
     has_same_name = before.name == after.name
     if before.kind != after.kind or not (has_same_class or has_same_name):

@@ -9,10 +9,9 @@ from typing import Any
 from torch import nn
 
 from neural_flow import graph_json, pipeline
-from neural_flow.diff import Difference, diff_topologies, difference_lines
+from neural_flow.diff import Difference, diff_topologies, difference_lines, renamed_lines
 from neural_flow.graph_json import read_graph
 from neural_flow.options import request_options
-from neural_flow.records import Topology
 
 MAX_LINES = 12
 
@@ -43,16 +42,13 @@ def assert_architecture(
     found = pipeline.trace(model, args, kwargs, **request_options(expected.request)).record
     if graph_json.topology_to_json(found)["fingerprint"] == stored.get("fingerprint"):
         return
-    lines = change_lines(expected, found, diff_topologies(expected, found))
+    lines = change_lines(diff_topologies(expected, found))
     raise AssertionError(f"the architecture differs from {Path(graph).name}:\n" + "\n".join(lines))
 
 
-def change_lines(before: Topology, after: Topology, difference: Difference) -> list[str]:
+def change_lines(difference: Difference) -> list[str]:
     """Return how two topologies differ, a line each; long lists are cut, and the cut is said."""
-    lines = difference_lines(difference)
-    if not lines:  # the fingerprint also covers names and call order, which no stage of its own shows
-        pairs = zip(before.stages, after.stages, strict=False)
-        lines = [f"~ {old.name} is now {new.name}" for old, new in pairs if old.name != new.name]
+    lines = difference_lines(difference) or renamed_lines(difference)
     if not lines:
         lines = ["~ the same stages and edges in another order"]
     if len(lines) > MAX_LINES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 
-from neural_flow.diff import diff_topologies, difference_lines, difference_to_json
+from neural_flow.diff import diff_topologies, difference_lines, difference_to_json, renamed_lines
 from neural_flow.records import Edge, ModelInfo, Stage, TensorMeta, Topology
 
 
@@ -82,3 +82,16 @@ def test_a_replaced_type_under_one_name_is_changed_and_json_is_strict():
     assert data["changed"] == [
         {"name": "1", "new_name": "1", "fields": [{"field": "type", "before": "ReLU", "after": "GELU"}]}
     ]
+
+
+def test_inputs_are_matched_by_their_place_and_renames_are_told_apart():
+    def with_input(name: str, shape: tuple[int, ...]) -> Topology:
+        meta = TensorMeta(shape=shape, dtype="float32")
+        stage = Stage(stage_id=0, kind="input", name=name, label=name, outputs=(meta,))
+        return Topology(model=ModelInfo(name="m", class_name="M"), stages=(stage,), edges=())
+
+    renamed = diff_topologies(with_input("input", (1, 4)), with_input("x", (1, 4)))
+    assert renamed.is_empty
+    assert renamed_lines(renamed) == ["~ input is now x"]
+    larger = diff_topologies(with_input("input", (1, 4)), with_input("x", (2, 4)))
+    assert difference_lines(larger) == ["~ input (now x): outputs float32 [1, 4] → float32 [2, 4]"]

@@ -68,8 +68,8 @@ def _check_architecture(params: Mapping[str, Any], tell: Tell) -> dict[str, Any]
         words = f"{file}: the same architecture, {len(found.stages)} stages, {found.model.num_params:,} parameters"
         return _answer(words, is_different=False, found="same")
     difference = diff_topologies(expected, found)
-    lines = change_lines(expected, found, difference)
-    num_changes = max(len(difference_lines(difference)), 1)
+    lines = change_lines(difference)
+    num_changes = len(difference_lines(difference) or difference.renamed) or 1
     counted = f"{num_changes} changes" if num_changes > 1 else "1 change"
     if params["update"]:
         has_values = any(node.get("stats") is not None for node in stored["nodes"])

@@ -12,7 +12,7 @@ from neural_flow import pipeline
 from neural_flow.cli.console import PhaseProgress, prints_to_stderr
 from neural_flow.cli.loading import improve_hint, load_job, model_options, pipeline_options
 from neural_flow.cli.rendering import Output, raise_last, read_outputs
-from neural_flow.diff import Difference, diff_topologies, difference_lines, difference_to_json
+from neural_flow.diff import Difference, diff_topologies, difference_lines, difference_to_json, renamed_lines
 from neural_flow.diff_figure import overlay_topologies
 from neural_flow.errors import ExportError, ForwardError, ModelLoadError, NeuralFlowError
 from neural_flow.export._base import write_whole
@@ -51,7 +51,8 @@ def run_diff(params: Mapping[str, Any]) -> int:
     if not any(output.file is None for output in outputs):
         sys.stdout.write(diff_text(before, after, difference))
     raise_last(refused)
-    return 1 if params["exit_code"] and not difference.is_empty else 0
+    is_same = difference.is_empty and not difference.renamed
+    return 1 if params["exit_code"] and not is_same else 0
 
 
 def read_sides(params: Mapping[str, Any], tell: Tell) -> tuple[Topology, Topology]:
@@ -83,6 +84,8 @@ def asked_again(params: Mapping[str, Any], request: Request) -> tuple[dict[str, 
 
 def diff_text(before: Topology, after: Topology, difference: Difference) -> str:
     """Return the difference as lines, or one line that says that there is none."""
+    if difference.renamed and difference.is_empty:
+        return "".join(f"{line}\n" for line in renamed_lines(difference))
     if difference.is_empty:
         return f"no difference: {len(after.stages)} stages, {after.model.num_params:,} parameters\n"
     lines = difference_lines(difference)
