@@ -238,7 +238,7 @@ def _scene(
     look = scene_options(asked)
     _tell(asked, "layout")
     diagram = build_diagram(topology)
-    sizes = measure_diagram(diagram, topology, capture, theme, look)
+    sizes = measure_diagram(diagram, topology, capture, theme, look, measurements)
     layout = lay_out(diagram, sizes, layout_options(asked), asked.layout)
     _tell(asked, "drawing")
     return build_scene(topology, diagram, layout, capture, measurements, theme, look)

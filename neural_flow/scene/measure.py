@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neural_flow.drawing import Arrow, Diagram, DiagramNode, Frame, NodeSize, Sizes
-from neural_flow.records import Capture, Topology
+from neural_flow.records import Capture, Measurements, Topology
 from neural_flow.scene.cards import card_size, fitted_lines
 from neural_flow.scene.connectors import label_of
 from neural_flow.scene.look import Look, make_look
@@ -13,10 +13,15 @@ from neural_flow.theme import Theme
 
 
 def measure_diagram(
-    diagram: Diagram, topology: Topology, capture: Capture, theme: Theme, options: SceneOptions
+    diagram: Diagram,
+    topology: Topology,
+    capture: Capture,
+    theme: Theme,
+    options: SceneOptions,
+    measurements: tuple[Measurements, ...] = (),
 ) -> Sizes:
     """Return the size of every node, arrow label and frame title in points."""
-    look = make_look(diagram, topology, capture, theme, options)
+    look = make_look(diagram, topology, capture, theme, options, measurements)
     labels = {arrow.arrow_id: _label_size(arrow, look) for arrow in diagram.arrows if label_of(arrow, look)}
     return Sizes(
         nodes={node.node_id: _node_size(node, look) for node in diagram.nodes},

@@ -5,6 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from neural_flow.records import Measurements
+from neural_flow.scene.measure import measure_diagram
+from neural_flow.scene.options import SceneOptions
 from neural_flow.text_metrics import text_width
 from neural_flow.theme import get_theme
 
@@ -85,3 +88,20 @@ def test_frame_titles_are_measured_with_their_badge(unet):
     sizes = replace(unet, diagram=replace(unet.diagram, frames=frames)).sizes().frame_titles
     assert sizes[1][0] == pytest.approx(text_width("decoder", 6))
     assert sizes[0][0] > text_width("encoder", 6) + text_width("×12", 5.4, "bold")
+
+
+def test_a_measured_value_takes_a_line_of_the_label(unet):
+    options = SceneOptions(color_by="flops")
+    found = Measurements(name="flops", unit="FLOP", by_stage={index: 1e9 for index in range(10)})
+    arguments = (unet.diagram, unet.topology, unet.capture, THEME, options)
+    without, measured = measure_diagram(*arguments).nodes, measure_diagram(*arguments, (found,)).nodes
+    lines = {node: (measured[node].label_height - without[node].label_height) / THEME.label_gap for node in range(9)}
+    assert lines == pytest.approx({0: 0, **dict.fromkeys(range(1, 9), 1)})
+
+
+def test_a_long_name_with_a_joint_is_set_in_two_lines(unet):
+    nodes = unet.diagram.nodes
+    long = replace(unet, diagram=replace(unet.diagram, nodes=(replace(nodes[0], label="encoder_last_hidden_state"),)))
+    size, plain = long.sizes().nodes[0], unet.sizes().nodes[0]
+    assert size.label_height - plain.label_height == pytest.approx(THEME.label_gap)
+    assert max(text_width(part, 5.8, "bold") for part in ("encoder_last_", "hidden_state")) == size.label_width
