@@ -92,7 +92,7 @@ def test_frame_titles_are_measured_with_their_badge(unet):
 
 def test_a_measured_value_takes_a_line_of_the_label(unet):
     options = SceneOptions(color_by="flops")
-    found = Measurements(name="flops", unit="FLOP", by_stage={index: 1e9 for index in range(10)})
+    found = Measurements(name="flops", unit="FLOP", by_stage=dict.fromkeys(range(10), 1e9))
     arguments = (unet.diagram, unet.topology, unet.capture, THEME, options)
     without, measured = measure_diagram(*arguments).nodes, measure_diagram(*arguments, (found,)).nodes
     lines = {node: (measured[node].label_height - without[node].label_height) / THEME.label_gap for node in range(9)}
