@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from neural_flow.module_calls import CallFrame, ModuleCallStack, all_modules
 from neural_flow.nested import tensor_leaves
 from neural_flow.saved_tensors._guard import Witness
 from neural_flow.saved_tensors._parallel import refusing_data_parallel
-from neural_flow.saved_tensors._storages import StorageKinds, StorageNumbers, owner_of
+from neural_flow.saved_tensors._storages import StorageKinds, StorageNumbers, owner_of, storage_nbytes_of
 from neural_flow.saved_tensors.graph_walk import MAX_NODES, describe, saved_values, walk_nodes
 from neural_flow.saved_tensors.rows import (
     SavedKind,
@@ -111,6 +111,12 @@ class SavedTensorRecord:
             RuntimeError: it was written in place since it was saved.
         """
         return value.unpacked()
+
+    def storages_in(self, value: Any) -> dict[int, int]:
+        """Return the number and bytes of each storage behind the tensors of a nest."""
+        leaves = [leaf for _, leaf in tensor_leaves(value)]
+        numbered = [(self._numbers.number_of(leaf), leaf) for leaf in leaves]
+        return {number: storage_nbytes_of(leaf) for number, leaf in numbered if number is not None}
 
     def row(self, number: int) -> SavedTensorRow:
         """Return one row as it was recorded, without what it shares."""
@@ -277,9 +283,3 @@ def _cells(row: SavedTensorRow) -> tuple[str, ...]:
         node,
         ", ".join(marks),
     )
-
-
-def rows_of_kinds(rows: Iterable[SavedTensorRow], kinds: Iterable[SavedKind]) -> tuple[SavedTensorRow, ...]:
-    """Return the rows of these kinds."""
-    wanted = set(kinds)
-    return tuple(row for row in rows if row.kind in wanted)
