@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -15,9 +16,10 @@ import typer.main
 from neural_flow.cli.app import app
 from neural_flow.cli.console import say, show_bug, show_error, shown_warnings, stdout_refused, usable_streams
 from neural_flow.cli.defaults import defaults_for
-from neural_flow.errors import ForwardError, NeuralFlowError
+from neural_flow.errors import ExportError, ForwardError, NeuralFlowError
 
 EXIT_BUG = 70
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 EXIT_INTERRUPTED = 130
 COMPLETION_VARIABLE = "_NEURAL_FLOW_COMPLETE"
 """Set by the shell while it asks what could come next."""
@@ -50,6 +52,13 @@ def _answer(arguments: list[str]) -> int:
         return 0  # whoever read the result has read enough
     except SystemExit as stop:
         return _after_exit(stop)
+    except OSError as error:
+        if error.errno not in NO_SPACE:
+            show_bug(error)
+            return EXIT_BUG
+        _close_stdout()
+        show_error(stdout_refused(error), is_debug=is_debug)
+        return ExportError.exit_code
     except Exception as error:
         if isinstance(error, _COMMAND_LINE_ERROR):
             _show_command_line_error(error, arguments)

@@ -39,7 +39,7 @@ def run_render(params: Mapping[str, Any]) -> int:
     with prints_to_stderr() as write_stdout, PhaseProgress(NUM_PHASES, is_quiet=params["quiet"]) as progress:
         failure: ForwardError | None = None
         try:
-            drawing = _draw(params, progress.phase)
+            drawing = _draw(params, progress.phase, opened=any(output.suffix == ".html" for output in outputs))
         except ForwardError as error:
             if error.drawing is None:
                 raise
@@ -113,8 +113,8 @@ def default_stem(target: str) -> str:
     return "".join(character if character.isalnum() or character in "-_." else "-" for character in stem) or "figure"
 
 
-def _draw(params: Mapping[str, Any], tell: Callable[[str], None]) -> pipeline.Drawing:
-    options = pipeline_options(params, tell)
+def _draw(params: Mapping[str, Any], tell: Callable[[str], None], *, opened: bool) -> pipeline.Drawing:
+    options = pipeline_options(params, tell) | {"opened": opened}
     if params["target"].endswith(".json"):
         return _draw_stored(Path(params["target"]), options)
     job = load_job(params, tell)
