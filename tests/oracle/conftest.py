@@ -6,6 +6,8 @@ input or stage output changes then has a direct edge from the nudged source. Val
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,6 +45,19 @@ def tensors_of(value: Any, seen: frozenset[int] = frozenset()) -> list[torch.Ten
     return [leaf for part in parts for leaf in tensors_of(part, inside)]
 
 
+def result_leaves(value: Any) -> list[torch.Tensor]:
+    """Return the tensors that a model returned; of an object that is no container (a cache), only its own tensors."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        return [leaf for part in value.values() for leaf in result_leaves(part)]
+    if isinstance(value, list | tuple | set):
+        return [leaf for part in value for leaf in result_leaves(part)]
+    fields = vars(value).values() if hasattr(value, "__dict__") and not callable(value) else ()
+    is_record = dataclasses.is_dataclass(value)
+    return [leaf for part in fields if is_record or isinstance(part, torch.Tensor) for leaf in result_leaves(part)]
+
+
 def put_back(value: Any, leaves: list[torch.Tensor]) -> Any:
     """Return ``value`` with its tensors taken from ``leaves`` in order (consumed)."""
     if isinstance(value, torch.Tensor):
@@ -67,7 +82,9 @@ def nudged(tensor: torch.Tensor, scale: float) -> torch.Tensor:
         return tensor + scale * torch.rand(tensor.shape, generator=generator).to(tensor.dtype)
     if tensor.dtype == torch.bool:
         return ~tensor
-    return tensor.flip(-1) if tensor.dim() else tensor
+    if scale < 1.0:  # the smallest number: what ids use for padding, and positions are counted round
+        return torch.cat([tensor[..., :-1], torch.zeros_like(tensor[..., -1:])], -1) if tensor.dim() else tensor
+    return tensor.flip(-1) if tensor.dim() and tensor.shape[-1] > 1 else tensor - 1
 
 
 def nudged_leaves(leaves: list[torch.Tensor], scale: float) -> list[torch.Tensor]:
@@ -129,7 +146,7 @@ def run(
             torch.manual_seed(0)
             copies = [leaf.clone() for leaf in tensors_of((args, kwargs))]
             given = put_back([list(args), kwargs], copies)
-            watched.result = [leaf.detach().clone() for leaf in tensors_of(model(*given[0], **given[1]))]
+            watched.result = [leaf.detach().clone() for leaf in result_leaves(model(*given[0], **given[1]))]
     finally:
         for handle in handles:
             handle.remove()
@@ -168,9 +185,9 @@ def oracle_edges(
             except (RuntimeError, ValueError, IndexError):
                 continue  # the model refuses the other value (lengths, ids): it cannot be asked
             if seen.calls == base.calls:
-                break
-        else:
-            return
+                note(source, seen, own)
+
+    def note(source: str, seen: Watched, own: CallKey | None) -> None:
         for key in ends:
             if key == own or key not in seen.inputs:
                 continue
@@ -198,6 +215,23 @@ def oracle_edges(
     return edges
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many architectures of libraries were compared, and which were exact."""
+    found = [
+        (value, report.outcome)
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.getreports(outcome)
+        for key, value in report.user_properties
+        if key == "architecture"
+    ]
+    if found:
+        exact = sorted(name.removesuffix(" =") for (name, _) in found if name.endswith(" ="))
+        rest = sorted(name for (name, _) in found if not name.endswith(" ="))
+        terminalreporter.section("architectures")
+        terminalreporter.line(f"{len(found)} architectures, {len(exact)} exact: {', '.join(exact)}")
+        terminalreporter.line(f"with edges that values do not show, each explained: {', '.join(rest)}")
+
+
 @pytest.fixture
 def compare_with_oracle() -> Callable[..., tuple[set[tuple[str, str]], set[tuple[str, str]]]]:
     """Return a function: (model, args, kwargs, options) -> (edges that are missing, edges that values do not show)."""
@@ -206,7 +240,12 @@ def compare_with_oracle() -> Callable[..., tuple[set[tuple[str, str]], set[tuple
     def compare(
         model: nn.Module, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, **options: Any
     ) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+        order = [*inspect.signature(model.forward).parameters]  # keyword inputs are numbered as forward names them
+        kwargs = dict(sorted((kwargs or {}).items(), key=lambda item: (*order, item[0]).index(item[0])))
         topology = pipeline.trace(model, args, kwargs, **options).record
+        if any(stage.kind in ("op", "probe") for stage in topology.stages):  # only modules can be pinned
+            paths = [stage.path for stage in topology.stages if stage.kind == "module"]
+            topology = pipeline.trace(model, args, kwargs, select=list(dict.fromkeys(paths))).record
         names: dict[int, str] = {}
         ends: dict[CallKey, CallKey] = {}
         for stage in topology.stages:

@@ -1,0 +1,8 @@
+"""How the tests of this folder ask for edges, by the names of stages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
