@@ -27,8 +27,8 @@ class Options:
     ``collapse``. Where the edges come from: ``topology``, ``tracer``, ``fake``. What is captured: ``capture``,
     ``attention``, ``heads``, ``stats``, ``gradients``, ``saved``, ``color_by``, ``batch_dim``, ``sample``. How it
     looks: ``layout`` to ``text_as_paths``. What the graph file says of its making: ``target`` to ``weights``.
-    ``image_norm`` is undone in pictures of inputs; ``changes`` and ``edge_changes`` colour a comparison; ``progress`` is told
-    each phase, ``log`` each decision.
+    ``opened`` gives HTML a second page with every repeat. ``image_norm`` is undone in pictures of inputs; ``changes``
+    and ``edge_changes`` colour a comparison; ``progress`` is told each phase, ``log`` each decision.
     """
 
     detail: Literal["auto", "block", "layer", "op"] = "auto"
@@ -74,6 +74,7 @@ class Options:
     shapes: bool = True
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
     highlight: str | Iterable[str] = ()
+    opened: bool = False
     font: str | None = None
     text_as_paths: bool = False
     model_name: str | None = None

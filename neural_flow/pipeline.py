@@ -38,6 +38,8 @@ from neural_flow.stages.select import select_stages
 from neural_flow.theme import get_theme
 from neural_flow.topology.resolve import resolve_topology
 
+MAX_OPENED_STAGES = 400
+
 
 class Topology:
     """Stages and what flows between them, as ``nf.trace`` returns it."""
@@ -100,12 +102,24 @@ class Drawing:
             UnknownNameError: no exporter has this suffix.
             ExportError: the file cannot be written; nothing half-written is left.
         """
-        write_picture(self.picture, Path(file), self.export_options)
+        write_picture(self._picture_for(Path(file).suffix), Path(file), self.export_options)
         return Path(file)
 
     def to_bytes(self, suffix: str) -> bytes:
         """Return the figure as the bytes of a file with this suffix (``.svg``)."""
-        return render_bytes(self.picture, suffix, self.export_options)
+        return render_bytes(self._picture_for(suffix), suffix, self.export_options)
+
+    def _picture_for(self, suffix: str) -> Picture:
+        """Return what a format shows: HTML has a page with every repeat too, if that was asked for."""
+        found = self.picture
+        asked, topology = self._options, found.topology
+        if suffix.lower() != ".html" or not asked.opened or not found.scenes:
+            return found
+        if all(fold.kind == "interval" for fold in topology.folds) or len(topology.stages) > MAX_OPENED_STAGES:
+            return found
+        intervals = tuple(fold for fold in topology.folds if fold.kind == "interval" and fold.parent_id is None)
+        opened = _scene(dataclasses.replace(topology, folds=intervals), found.capture, found.measurements, asked)
+        return dataclasses.replace(found, scenes=(*found.scenes, opened))
 
     @property
     def export_options(self) -> ExportOptions:
@@ -317,7 +331,7 @@ class _Run:
             labels=None if asked.class_labels is None else tuple(asked.class_labels),
             tokens=None if asked.tokens is None else tuple(asked.tokens),
             image_norm=asked.image_norm,
-            picture_ids=drawn_stage_ids(topology),
+            picture_ids=None if asked.opened else drawn_stage_ids(topology),
             on_raise=self._keep,
         )
         for stage_id, reason in captured.skipped.items():
