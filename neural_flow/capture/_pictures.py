@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from neural_flow.capture._inputs import InputPictures
-from neural_flow.capture._metas import tensor_meta
+from neural_flow.capture._metas import finished_meta, raw_meta
 from neural_flow.capture._plan import Batch, batch_dim_of
 from neural_flow.capture._statistics import num_not_finite, tensor_stats
 from neural_flow.records import Array, Capture, Failure, Stage, Summary, TensorMeta, TensorStats
@@ -27,6 +27,8 @@ from neural_flow.summaries.attention import describe as describe_attention
 from neural_flow.torch_private import no_torch_function
 
 _ROLES: dict[str, Role] = {"input": "input", "module": "module", "op": "op", "probe": "probe", "output": "output"}
+
+_MAX_SIGNAL_DIM = 3  # a signal C×T in a batch
 
 
 @dataclass(slots=True)
@@ -82,14 +84,14 @@ class Pictures:
             shown, context = _unpacked(packing, context.sample), replace(context, batch_dim=None)
         if not self.is_wanted(stage):
             kind, facts = describe(shown, context)
-            self.summaries[stage.stage_id] = self._raw(kind, tensor_meta(leaf), {}, facts)
+            self.summaries[stage.stage_id] = _Raw(kind, finished_meta(raw_meta(leaf)), {}, facts)
             return
         kind, arrays, facts = summarise(shown, context)
         if packing is not None:
             facts["caption"] = f"one of {int(packing.batch_sizes[0])} packed sequences, {shown.shape[0]} steps"
         num_nan, num_inf = (stats.num_nan, stats.num_inf) if stats is not None else num_not_finite(leaf)
         facts |= {"num_nan": num_nan, "num_inf": num_inf}
-        self.summaries[stage.stage_id] = self._raw(kind, tensor_meta(leaf), arrays, facts)
+        self.summaries[stage.stage_id] = self._raw(kind, finished_meta(raw_meta(leaf)), arrays, facts)
         if stage.kind == "input":
             self.context = self._inputs.note(take_sample(leaf, context), kind, arrays, self.context)
 
@@ -106,7 +108,7 @@ class Pictures:
             kind = SUMMARIES.get("attention")
             with torch.no_grad(), no_torch_function(), _quiet():
                 arrays, found = kind.reduce(weights, context)
-            raw = self._raw("attention", tensor_meta(weights), arrays, {**found, **facts})
+            raw = self._raw("attention", finished_meta(raw_meta(weights)), arrays, {**found, **facts})
             self.attention.setdefault(stage.stage_id, []).append(raw)
         except Exception as error:  # the card keeps its own picture
             self.skipped.setdefault(stage.stage_id, f"attention: {type(error).__name__}: {error}")
@@ -130,7 +132,7 @@ class Pictures:
             class_name=stage.class_name,
             batch_dim=batch_dim_of(leaf, self.batch, module),
             batch_size=self.batch.size,
-            has_conv1d=module is not None and _has_conv1d(module),
+            has_conv1d=module is not None and leaf.dim() <= _MAX_SIGNAL_DIM and _has_conv1d(module),
         )
         return self._inputs.context_of_output(leaf, context) if stage.kind == "output" else context
 

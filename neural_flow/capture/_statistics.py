@@ -159,16 +159,17 @@ def _add(sums: _Sums, chunk: torch.Tensor) -> None:
         low, high = _ends(chunk)
     sums.count += chunk.numel()
     sums.low, sums.high = min(sums.low, low), max(sums.high, high)
-    sums.total += _sum(chunk)
-    sums.square += _sum_of_squares(chunk)
+    total, square = _sum_and_square(chunk)
+    sums.total += total
+    sums.square += square
     if low <= 0 <= high:
         # a sum of signs is several times faster than count_nonzero; float32 adds up so few ones exactly
         signs = chunk.sign() if low == 0 or high == 0 else chunk.sign().abs_()
-        sums.num_zeros += chunk.numel() - abs(int(signs.sum()))
+        sums.num_zeros += chunk.numel() - abs(int(signs.sum().item()))
 
 
 def _ends(chunk: torch.Tensor) -> tuple[float, float]:
-    return float(chunk.amin()), float(chunk.amax())  # together faster than aminmax
+    return chunk.amin().item(), chunk.amax().item()  # together faster than aminmax
 
 
 def _shifted_moments(
@@ -180,8 +181,9 @@ def _shifted_moments(
     for part in parts:
         for chunk in _chunks(part):
             distances = (_finite(chunk) if sums.num_nan or sums.num_inf else chunk) - shift
-            total += _sum(distances)
-            square += _sum_of_squares(distances)
+            part_total, part_square = _sum_and_square(distances)
+            total += part_total
+            square += part_square
     offset = total / sums.count
     return shift + offset, sqrt(max(square / sums.count - offset * offset, 0.0))
 
@@ -207,17 +209,19 @@ def _finite(chunk: torch.Tensor) -> torch.Tensor:
     return chunk[torch.isfinite(chunk)]
 
 
-def _sum(flat: torch.Tensor) -> float:
-    whole = flat.numel() // _BLOCK * _BLOCK
-    total = float(flat[whole:].sum())
-    return total if not whole else total + float(flat[:whole].view(-1, _BLOCK).sum(dim=1).double().sum())
-
-
-def _sum_of_squares(flat: torch.Tensor) -> float:
-    whole = flat.numel() // _BLOCK * _BLOCK
-    rest = float(torch.linalg.vector_norm(flat[whole:]))
-    total = rest * rest
+def _sum_and_square(flat: torch.Tensor) -> tuple[float, float]:
+    """Return the sum of the values and of their squares: by float32 over blocks, by float64 over these."""
+    count = flat.numel()
+    whole = count // _BLOCK * _BLOCK
+    total = square = 0.0
     if whole:
-        norms = torch.linalg.vector_norm(flat[:whole].view(-1, _BLOCK), dim=1).double()
-        total += float(norms.square().sum())
-    return total
+        rows = (flat if whole == count else flat[:whole]).view(-1, _BLOCK)
+        # lists of so few numbers are summed faster than another three tensor functions are called
+        total = sum(rows.sum(dim=1).tolist())
+        square = sum([norm * norm for norm in torch.linalg.vector_norm(rows, dim=1).tolist()])
+    if whole < count:
+        rest = flat[whole:] if whole else flat
+        norm = torch.linalg.vector_norm(rest).item()
+        total += rest.sum().item()
+        square += norm * norm
+    return total, square
