@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
 import torch
@@ -38,7 +39,16 @@ def collect_tensors(items: Iterable[Any], found: Tensors) -> Tensors:
             collect_tensors(item, found)
         elif isinstance(item, dict):
             collect_tensors(item.values(), found)
+        elif type(item) is FunctionType and item.__closure__:  # the branches of a conditional read what they close over
+            collect_tensors([cell.cell_contents for cell in item.__closure__ if _is_filled(cell)], found)
     return found
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        return isinstance(cell.cell_contents, torch.Tensor)
+    except ValueError:  # a variable that has no value yet
+        return False
 
 
 def is_among(tensor: torch.Tensor, tensors: Tensors) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -101,7 +102,11 @@ class _Run:
 
     def checked(self, kind: type[Tracer], stand_ins: StandIns | None = None) -> Trace:
         """Run, find out whether an exception is the model's or the tracer's, and fall back where it is the tracer's."""
+        had_dynamo = "torch._dynamo" in sys.modules
         trace, follower = self.once(kind, stand_ins)
+        if (trace.failure or follower.error) and not had_dynamo and "torch._dynamo" in sys.modules:
+            # the model began to compile while it was traced; now that Dynamo is there, a session runs it eagerly
+            trace, follower = self.once(kind, stand_ins)
         reason = "" if follower.error is None else f"{type(follower.error).__name__}: {follower.error}"
         if reason:
             trace, _ = self.once(Tracer, stand_ins)

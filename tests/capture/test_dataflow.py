@@ -351,6 +351,22 @@ def test_work_in_another_thread_becomes_opaque_at_the_module_boundary() -> None:
     assert [call.path for call in trace.calls] == ["", "first", "middle", "last"]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_branches_of_a_conditional_read_what_they_close_over() -> None:
+    class Branching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.left, self.last = (nn.Linear(SIZE, SIZE) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.first(x)
+            return self.last(torch.cond(x.sum() > 0, lambda z: self.left(z) + y, lambda z: z - y, (x,)))
+
+    trace = trace_of(Branching(), rows())
+    assert reaches(trace, "first", "last")
+    assert [call.path for call in trace.calls] == ["", "first", "left", "last"]
+
+
 def test_gradients_come_from_the_loss_of_a_backward_pass() -> None:
     class Adapting(nn.Module):
         def __init__(self) -> None:
