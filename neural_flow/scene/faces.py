@@ -6,7 +6,7 @@ strip, filled with the colour of the module's family.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2
 from typing import Any
 
@@ -24,6 +24,8 @@ GAP = 4.0
 _IMAGE_LAYER = 3.0
 _FRAME_LAYER = 3.9
 _MAX_RULES = 9
+_OUTLINE_FRACTION = 0.62
+"""How much of its family's colour the outline of a card without picture has; the rest is ink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +126,14 @@ def fill_of(stage: Stage, look: Look) -> str:
 def _structure_marks(stage: Stage, box: Box, look: Look) -> tuple[Mark, ...]:
     shape = look.shape_of(stage)
     theme = look.theme
-    front = fill_of(stage, look)
-    # Planes behind are darker than the front one, so that the stack reads as depth without any outline.
-    back = mix(theme.families[family(stage)], theme.paper, min(1.0, theme.tint_fraction * 1.7))
+    front, hue = fill_of(stage, look), theme.families[family(stage)]
+    outline = mix(hue, theme.ink, _OUTLINE_FRACTION)
     if len(shape) in (3, 4):
+        # From plane to plane the fill deepens, so that the stack reads as depth without any outline.
         count = _num_planes(stage, shape, look)
-        planes = [Plane(fill=front), *(Plane(fill=back) for _ in range(count - 1))]
-        return stack_marks(box, planes, look.style)
+        depths = [theme.tint_fraction + (1 - theme.tint_fraction) * (0.35 + 0.65 * k / count) for k in range(count)]
+        planes = [Plane(fill=front), *(Plane(fill=mix(hue, theme.paper, depth)) for depth in depths[1:])]
+        return stack_marks(box, planes, replace(look.style, frame=outline))
     rules = _rules(shape, box)
     sheet = Rect(x=box.x, y=box.y, width=box.width, height=box.height, fill=front, layer=_IMAGE_LAYER)
     frame = Rect(
@@ -138,7 +141,7 @@ def _structure_marks(stage: Stage, box: Box, look: Look) -> tuple[Mark, ...]:
         y=box.y,
         width=box.width,
         height=box.height,
-        stroke=theme.frame,
+        stroke=outline,
         stroke_width=theme.frame_width,
         layer=_FRAME_LAYER,
     )
