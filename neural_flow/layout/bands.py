@@ -29,7 +29,7 @@ class Bands:
     tracks: list[list[float]] = field(default_factory=list[list[float]])
     """First track of each zone of each gap."""
     closed: list[float] = field(default_factory=list[float])
-    """Where the last frame of the layer before has closed, or that layer's end."""
+    """Where the last frame of the layer before has closed, and where its labels end."""
     opening: list[float] = field(default_factory=list[float])
     """Where the first frame of the next layer opens, or that layer's start."""
     frame_start: dict[int, float] = field(default_factory=dict[int, float])
@@ -83,7 +83,7 @@ def _lay_gap(
         at += FRAME_PADDING
         at = max(at, bands.frame_start[frame] + needs.min_frame_length[frame])
         bands.frame_end[frame] = at
-    bands.closed.append(at)
+    bands.closed.append(max(at, start + overhang))
     is_inner = 0 < layer < grid.num_layers
     between, first = _between(channel, needs, layer, is_inner=is_inner)
     after = _after_opening(channel, needs)

@@ -32,7 +32,7 @@ BORDER_SPACE = 8.0
 
 def can_be_compact(graph: FlowGraph, shape: UShape) -> bool:
     """Return whether every level merges in a ring and nothing hangs on the U but heads at its end."""
-    if shape.conditions or shape.starts:
+    if shape.conditions or shape.starts or shape.lifts:
         return False
     if any(head.feeders[0] not in shape.right[0][-2:] for head in shape.heads):
         return False

@@ -44,6 +44,8 @@ class UShape:
     """Further inputs of the first run."""
     heads: list[Branch] = field(default_factory=list[Branch])
     """Branches that nothing on the trunk reads."""
+    lifts: list[int] = field(default_factory=list[int])
+    """Edges from the way down to the merging card of the level above (where an up block reads more than one skip)."""
 
     @property
     def depth(self) -> int:
@@ -204,8 +206,28 @@ def _are_edges_drawable(graph: FlowGraph, shape: UShape) -> bool:
             continue
         if graph.primary[target] == edge or (source, target) in direct:
             continue
-        below = shape.bottom if run_of[target][1] + 1 == shape.depth else shape.right[run_of[target][1] + 1]
-        if run_of[target][0] != "right" or source != below[-1] or graph.nodes[target].role != "ring":
+        if not _is_bypass(graph, shape, source, target) and not _is_lift(graph, shape, run_of, source, target):
             return False
+        if graph.nodes[target].role == "card":
+            shape.lifts.append(edge)
     loop = (shape.right[0][-1], shape.left[0][0])
     return all((source, target) == loop for source, target, _ in graph.returns)
+
+
+def _is_bypass(graph: FlowGraph, shape: UShape, source: int, target: int) -> bool:
+    """Return whether the edge goes from the end of a right run to a ring of the run above it."""
+    level = next((level for level, run in enumerate(shape.right) if target in run), -1)
+    if level < 0 or graph.nodes[target].role != "ring":
+        return False
+    below = shape.bottom if level + 1 == shape.depth else shape.right[level + 1]
+    return source == below[-1]
+
+
+def _is_lift(graph: FlowGraph, shape: UShape, run_of: dict[int, tuple[str, int]], source: int, target: int) -> bool:
+    """Return whether the edge goes from one level to the card that merges the level above."""
+    side, level = run_of[target]
+    if side != "right" or target != shape.right[level][0] or graph.nodes[target].role != "card":
+        return False
+    if level + 1 == shape.depth:
+        return source in shape.bottom[:-1]
+    return source == shape.left[level + 1][-1]

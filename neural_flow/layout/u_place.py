@@ -44,6 +44,8 @@ class UPlaces:
     is_label_above: list[bool]
     detours: dict[int, float] = field(default_factory=dict[int, float])
     """Edges within a run that pass stages by: their lane, relative to the axis of the row."""
+    lifts: dict[int, tuple[float, float]] = field(default_factory=dict[int, tuple[float, float]])
+    """Edges to the merge of the level above: their lane, relative to the axis of their source, and where they rise."""
     risers: dict[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     """(condition, reader): where its line rises to the reader."""
     label_x: dict[int, float] = field(default_factory=dict[int, float])
@@ -203,7 +205,28 @@ def place_detours(places: UPlaces) -> None:
     shape = places.shape
     for side, run in [*(("left", run) for run in shape.left), *(("right", run) for run in shape.right)]:
         _detour_run(places, run, is_above=side == "right")
-    _detour_run(places, shape.bottom, is_above=not places.is_label_above[shape.bottom[-1]])
+    has_risers = bool(shape.conditions)
+    _detour_run(places, shape.bottom, is_above=has_risers or not places.is_label_above[shape.bottom[-1]])
+    _place_lifts(places)
+
+
+def _place_lifts(places: UPlaces) -> None:
+    """Give each lift a lane above its own row, and a place left of the middle of its target's bottom."""
+    graph, shape = places.graph, places.shape
+    into: dict[int, int] = {}
+    lanes: dict[int, float] = {}
+    for edge in sorted(shape.lifts, key=lambda edge: (-graph.source[edge], edge)):
+        source, target = graph.source[edge], graph.target[edge]
+        level = places.level[source]
+        row = shape.bottom if level == shape.depth else [*shape.right[level], *shape.bridges[level].stops]
+        passed = [node for node in row if places.x[node] > places.x[source]]
+        reach = max(_reach(places, node, is_above=True) for node in [source, *passed])
+        detours = [-lane for found, lane in places.detours.items() if graph.source[found] in row and lane < 0]
+        lane = max([reach, *detours, lanes.get(level, 0.0)]) + LANE_SPACE
+        lanes[level] = lane
+        into[target] = into.get(target, 0) + 1
+        rise = places.centre(target) - 6.0 * into[target]
+        places.lifts[edge] = (-lane, rise)
 
 
 def _detour_run(places: UPlaces, run: list[int], *, is_above: bool) -> None:
@@ -269,6 +292,12 @@ def row_boxes(places: UPlaces, row: list[int]) -> list[Box]:
         if source in members:
             left, right = places.right(source), places.right(target)
             boxes.append(Box(x=left, y=min(lane, 0.0), width=right - left, height=abs(lane)))
+    for edge, (lane, rise) in places.lifts.items():
+        source = places.graph.source[edge]
+        if source in members:
+            left = places.right(source)
+            # The last stretch has to show an arrow head below the merge.
+            boxes.append(Box(x=left, y=lane - LANE_SPACE, width=max(rise - left, 0.0), height=LANE_SPACE - lane))
     return boxes
 
 

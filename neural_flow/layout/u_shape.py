@@ -145,7 +145,9 @@ def _way(places: UPlaces, edge: int) -> list[Point]:
         if source in branch.nodes and target not in branch.nodes:
             return _rise(places, index, source, target)
     if edge in places.detours:
-        return _detour(places, source, target, places.detours[edge])
+        return _detour(places, edge, places.detours[edge])
+    if edge in places.lifts:
+        return _lift(places, source, target, *places.lifts[edge])
     hanging = {node for branch in [*shape.starts, *shape.heads] for node in branch.nodes}
     if (source in hanging) != (target in hanging):
         return _hang_way(places, source, target)
@@ -168,17 +170,35 @@ def _straight(places: UPlaces, source: int, target: int) -> list[Point]:
     return [(places.right(source) + CLEARANCE, y), (places.x[target] - CLEARANCE, y)]
 
 
-def _detour(places: UPlaces, source: int, target: int, lane: float) -> list[Point]:
-    """Leave the line after the source, pass the stages between on a lane, enter the target from that side."""
+def _detour(places: UPlaces, edge: int, lane: float) -> list[Point]:
+    """Leave the line after the source, pass the stages between on a lane, enter the target from that side.
+
+    Where several enter one card, the outermost turns last and enters outermost, so that they nest.
+    """
+    source, target = places.graph.source[edge], places.graph.target[edge]
     y, out = places.y[source], places.right(source) + TAP_REACH
     start = [(places.right(source) + CLEARANCE, y), (out, y), (out, y + lane)]
     if places.is_ring(target):
         middle = places.centre(target)
-        edge = places.bottom(target) + CLEARANCE if lane > 0 else places.top(target) - CLEARANCE
-        return [*start, (middle, y + lane), (middle, edge)]
-    side = y + (MIN_PORT_PITCH if lane > 0 else -MIN_PORT_PITCH)
-    before = places.x[target] - TAP_REACH
+        border = places.bottom(target) + CLEARANCE if lane > 0 else places.top(target) - CLEARANCE
+        return [*start, (middle, y + lane), (middle, border)]
+    beside = sorted(
+        abs(other)
+        for found, other in places.detours.items()
+        if places.graph.target[found] == target and (other > 0) == (lane > 0)
+    )
+    index = beside.index(abs(lane))
+    offset = min(MIN_PORT_PITCH, (places.sizes[target].front_height / 2 - 2.0) / len(beside)) * (index + 1)
+    side = y + (offset if lane > 0 else -offset)
+    before = places.x[target] - TAP_REACH - 4.0 * (len(beside) - 1 - index)
     return [*start, (before, y + lane), (before, side), (places.x[target] - CLEARANCE, side)]
+
+
+def _lift(places: UPlaces, source: int, target: int, lane: float, rise: float) -> list[Point]:
+    """Leave the line after the source, run above its row and rise into the bottom of the merge above."""
+    y, out = places.y[source], places.right(source) + TAP_REACH
+    start = [(places.right(source) + CLEARANCE, y), (out, y), (out, y + lane)]
+    return [*start, (rise, y + lane), (rise, places.bottom(target) + CLEARANCE)]
 
 
 def _hang_way(places: UPlaces, source: int, target: int) -> list[Point]:

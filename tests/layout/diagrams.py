@@ -283,6 +283,38 @@ def diffusion_unet(merge="concat", levels=3):
     return build.done()
 
 
+def shifted_skip_unet(levels=3):
+    """Return a U-Net whose way up reads two skips a level, one of them from the level below; time drives all."""
+    build = Builder()
+    time = build.card("time", planes=1, width=64, height=7)
+    first = build.card("x", 46, 1, resolution=64)
+    last = build.card("in", 50, 4, resolution=64)
+    build.arrow(first, last)
+    outputs = [last]
+    for level in range(levels):
+        card = build.card(f"down{level}", SIDES[level + 1], 3 + level, resolution=64 >> min(level + 1, levels - 1))
+        build.arrow(last, card)
+        build.arrow(time, card, "merge")
+        last = card
+        outputs.append(card)
+    card = build.card("mid", SIDES[levels], 3 + levels, resolution=64 >> (levels - 1))
+    build.arrow(last, card)
+    build.arrow(time, card, "merge")
+    last = card
+    for index in range(levels):
+        level = levels - 1 - index
+        card = build.card(f"up{index}", SIDES[level], 3 + level, resolution=64 >> max(level - 1, 0))
+        build.arrow(last, card)
+        build.arrow(outputs[level + 1], card, "skip")
+        build.arrow(outputs[level], card, "skip")
+        build.arrow(time, card, "merge")
+        last = card
+    card = build.card("out", 46, 1, resolution=64)
+    build.arrow(last, card)
+    build.frame("group", "down", outputs[1:])
+    return build.done()
+
+
 def residual_unet(levels=3):
     """Return a U-Net with a residual block in every level and two heads."""
     build = Builder()
@@ -436,6 +468,7 @@ NETS = {
     "side stage unet": side_stage_unet,
     "diffusion unet": diffusion_unet,
     "diffusion unet merging in cards": lambda: diffusion_unet("card"),
+    "shifted skip unet": shifted_skip_unet,
     "residual unet": residual_unet,
     "resnet": resnet,
     "transformer": transformer,

@@ -37,6 +37,19 @@ def test_nothing_crosses(name):
     assert oracle.crossings(layout, diagram) == 0
 
 
+def test_a_second_skip_into_the_level_above_rises_left_of_the_way_up():
+    layout, diagram, _ = drawn(diagrams.shifted_skip_unet)
+    body = body_of(layout)
+    by_label = {node.label: node.node_id for node in diagram.nodes}
+    routes = {(diagram.arrows[r.arrow_id].source, diagram.arrows[r.arrow_id].target): r for r in layout.routes}
+    way_up = routes[by_label["up1"], by_label["up2"]]
+    lift = routes[by_label["down0"], by_label["up2"]]
+    bottom = body[by_label["up2"]].y + body[by_label["up2"]].height
+    assert lift.points[-1][1] > bottom
+    assert lift.points[-1][0] < way_up.points[-1][0]
+    assert lift.points[-2][1] - bottom > 8.0, "long enough for an arrow head"
+
+
 def test_a_time_embedding_crosses_nothing_either():
     for merge in ("concat", "card"):
         layout, diagram, _ = drawn(lambda merge=merge: diagrams.diffusion_unet(merge))
