@@ -11,6 +11,8 @@ import heapq
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+LAST = 2**64 - 1  # the sequence number of nodes that collect gradients
+
 # Nodes that hand on the memory of the gradient that they were given, as a view or as it is.
 ALIASING = frozenset(
     {
@@ -40,6 +42,7 @@ class GraphNode:
         stage_id: the stage that made it, None outside of all stages.
         saved: numbers of the storages that it saved.
         loads: bytes of each tensor that it saved, by the number of its storage: what comes back from a file.
+        results: those of the storages that are its own results; the others are what it was given.
         inputs: bytes of the gradient of each of its outputs, which it is given.
         following: (node, which of its outputs) of each gradient that it makes; None where nobody wants it.
     """
@@ -49,6 +52,7 @@ class GraphNode:
     stage_id: int | None = None
     saved: tuple[int, ...] = ()
     loads: Mapping[int, int] = field(default_factory=dict[int, int])
+    results: tuple[int, ...] = ()
     inputs: tuple[int, ...] = ()
     following: tuple[tuple[int, int] | None, ...] = ()
 
@@ -62,12 +66,15 @@ class Step:
         storages: bytes by number, of what the graph saved, beyond parameters, buffers and inputs of the model.
         held: numbers of storages that something else than the graph keeps alive, such as the output.
         held_nbytes: bytes that live besides: outputs that nobody saved.
+        loss_sequence: nodes with larger numbers belong to the loss, which is one function: what it makes on its way
+            lives until it returns.
     """
 
     nodes: tuple[GraphNode, ...]
     storages: Mapping[int, int]
     held: frozenset[int] = frozenset()
     held_nbytes: int = 0
+    loss_sequence: int = LAST
 
 
 def peak_nbytes(
@@ -103,7 +110,7 @@ def _forward_peak(step: Step, passing: Collection[int], extra: int) -> int:
     kept: set[int] = set()
     freed: dict[int, int] = {}
     live = peak = extra
-    for place, (_, index) in enumerate(order):
+    for place, (sequence, index) in enumerate(order):
         node = step.nodes[index]
         for number in node.saved:
             if number not in kept and number not in passing:
@@ -113,7 +120,8 @@ def _forward_peak(step: Step, passing: Collection[int], extra: int) -> int:
             for slot, nbytes in enumerate(node.inputs):
                 if nbytes not in saved_sizes[index]:
                     live += nbytes
-                    last = max(ends.get((index, slot), place), place)
+                    is_of_loss = sequence > step.loss_sequence
+                    last = len(order) if is_of_loss else max(ends.get((index, slot), place), place)
                     freed[last] = freed.get(last, 0) + nbytes
         peak = max(peak, live)
         live -= freed.pop(place, 0)
@@ -130,14 +138,15 @@ def _lifetimes(step: Step, passing: Collection[int]) -> tuple[dict[tuple[int, in
     ends: dict[tuple[int, int], int] = {}
     for place, (_, index) in reversed(list(enumerate(order))):
         node = step.nodes[index]
-        mine = {nbytes for number, nbytes in node.loads.items() if number not in passing}
-        sizes[index] |= mine
+        kept = {number: nbytes for number, nbytes in node.loads.items() if number not in passing}
+        sizes[index] |= {nbytes for number, nbytes in kept.items() if number in node.results}
+        given = {nbytes for number, nbytes in kept.items() if number not in node.results}
         own_end = max((ends[index, slot] for slot in range(len(node.inputs)) if (index, slot) in ends), default=place)
         end = own_end if node.name in VIEWS else place
         for target in node.following:
             if target is not None:
                 ends[target] = max(ends.get(target, 0), end)
-                sizes[target[0]] |= sizes[index] if node.name in VIEWS else mine
+                sizes[target[0]] |= sizes[index] if node.name in VIEWS else given
     return ends, sizes
 
 

@@ -14,7 +14,8 @@ from torch.autograd.graph import Node, saved_tensors_hooks
 
 from neural_flow.capture.measure._base import MeasureOptions, Meter, measuring_session, metered
 from neural_flow.capture.measure.gradient import loss_of
-from neural_flow.costs._backward import GraphNode, Step
+from neural_flow.costs._backward import LAST, GraphNode, Step
+from neural_flow.nested import tensor_leaves
 from neural_flow.records import Stage, Topology
 from neural_flow.saved_tensors.graph_walk import saved_values, walk_nodes
 from neural_flow.saved_tensors.recording import OUTSIDE, RecordedValue, SavedTensorRecord
@@ -22,7 +23,6 @@ from neural_flow.saved_tensors.rows import SavedTensorRow
 from neural_flow.torch_private import AllocationLog, failure_of
 
 _ENDING = re.compile(r"Backward\d*$")
-_LAST = 2**64 - 1
 MAX_NODES = 20_000
 
 
@@ -93,7 +93,8 @@ def record_step(
         held = record.storages_in((output, loss))
         owned = {row.storage for row in record.rows if row.kind in ("parameter", "buffer")}
         given = frozenset(record.storages_in((session.args, session.kwargs)))
-        step = _read_graph(loss, record, held, owned | given)
+        ends = [_sequence_of(leaf.grad_fn) for _, leaf in tensor_leaves(output) if leaf.grad_fn is not None]
+        step = _read_graph(loss, record, held, owned | given, max(ends, default=LAST))
         words = _loss_words(output, options)
         del output, loss
     return RecordedStep(record.rows, step, meter.inputs, given, words)
@@ -108,7 +109,11 @@ def _loss_words(output: Any, options: MeasureOptions) -> str:
 
 
 def _read_graph(
-    loss: torch.Tensor, record: SavedTensorRecord, held: Mapping[int, int], owned: set[int | None]
+    loss: torch.Tensor,
+    record: SavedTensorRecord,
+    held: Mapping[int, int],
+    owned: set[int | None],
+    loss_sequence: int,
 ) -> Step | None:
     try:
         nodes = walk_nodes(loss, max_nodes=MAX_NODES)
@@ -125,6 +130,7 @@ def _read_graph(
         storages=storages,
         held=frozenset(number for number in held if number in saved and number not in owned),
         held_nbytes=sum(nbytes for number, nbytes in held.items() if number not in saved and number not in owned),
+        loss_sequence=loss_sequence,
     )
 
 
@@ -137,15 +143,22 @@ def _read_node(
     is_leaf = node.name().endswith("AccumulateGrad")
     return GraphNode(
         name="AccumulateGrad" if is_leaf else _ENDING.sub("", node.name()),
-        sequence=_LAST if is_leaf else int(getattr(node, "_sequence_nr")()),  # noqa: B009  # without a stub
+        sequence=LAST if is_leaf else _sequence_of(node),
         stage_id=min(stages) if stages else None,
         saved=tuple(saved),
         loads=saved,
+        results=tuple({row.storage for row in found if row.storage in saved and (row.attribute or "")[:6] == "result"}),
         inputs=tuple(_metadata_nbytes(meta) for meta in getattr(node, "_input_metadata", ())),
         following=tuple(
             None if following is None else (indices[following], number) for following, number in node.next_functions
         ),
     )
+
+
+def _sequence_of(node: Node) -> int:
+    """Return the number of a node in the order of making; torch offers it without a stub."""
+    sequence_of: Any = node
+    return int(sequence_of._sequence_nr())
 
 
 def _metadata_nbytes(meta: Any) -> int:

@@ -217,18 +217,16 @@ def _checkpoint(recorded: RecordedStep, stage_ids: tuple[int, ...], name: str, t
     dropped = {number for number, paths in users.items() if paths <= chosen and number not in inputs}
     owned = {row.storage for row in recorded.rows if row.kind in (*_OWNED, "input")} | recorded.given
     held = frozenset[int]() if recorded.step is None else recorded.step.held
-    extra = {
-        number: nbytes
-        for number, nbytes in inputs.items()
-        if number not in users and number not in owned and number not in held
-    }
+    saved_already = {row.storage for row in recorded.rows if row.kind not in _OWNED}
+    kept = {number: nbytes for number, nbytes in inputs.items() if number not in saved_already}
+    extra = {number: nbytes for number, nbytes in kept.items() if number not in owned and number not in held}
     peak: int | None = None
     if recorded.step is not None:
         recomputed: dict[int, set[int]] = {}
         for number in dropped:
             recomputed.setdefault(max(int(path) for path in users[number]), set()).add(number)
         peak = peak_nbytes(recorded.step, recomputed=recomputed, extra=extra)
-    saved = total - sum(sizes[number] for number in dropped) + sum(extra.values())
+    saved = total - sum(sizes[number] for number in dropped) + sum(kept.values())
     return WhatIf(action="checkpoint", name=name, stage_ids=stage_ids, saved_nbytes=saved, peak_nbytes=peak)
 
 

@@ -59,10 +59,15 @@ def cut_out(tensor: torch.Tensor) -> tuple[torch.Tensor, Form]:
         CannotStoreError: see ``check_storable``.
     """
     check_storable(tensor)
-    tensor = tensor.detach()
+    try:
+        return _cut_out(tensor.detach())
+    except (NotImplementedError, RuntimeError) as error:  # a dtype or layout that cannot be copied
+        raise CannotStoreError(f"a tensor of {tensor.dtype} and layout {tensor.layout} cannot be copied") from error
+
+
+def _cut_out(tensor: torch.Tensor) -> tuple[torch.Tensor, Form]:
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
-        form = Form(tuple(tensor.shape) if not tensor.is_nested else (), None, 0, False, False, False)
-        return tensor.clone(), form
+        return tensor.clone(), Form((), None, 0, False, False, False)
     is_conj, is_neg = tensor.is_conj(), tensor.is_neg()
     if is_conj:
         tensor = tensor.conj()

@@ -18,6 +18,8 @@ from typing import IO, Protocol, cast
 
 import torch
 
+from neural_flow.saved_tensors._layouts import CannotStoreError
+
 _CHUNK_NBYTES = 1 << 20
 _numbers = itertools.count()
 
@@ -150,15 +152,26 @@ def _write(piece: torch.Tensor, file: Path) -> list[tuple[int, int]]:
     writer = _CheckedWriter(descriptor)
     try:
         torch.save(piece, cast(IO[bytes], writer))
+    except (NotImplementedError, TypeError, RuntimeError) as error:
+        _discard(descriptor, file)
         if writer.error is not None:
             raise _write_error(writer.error, file, piece) from writer.error
+        raise CannotStoreError(f"torch cannot save a tensor of layout {piece.layout}: {error}") from error
     except BaseException:
-        os.close(descriptor)
-        with contextlib.suppress(OSError):
-            file.unlink()
+        _discard(descriptor, file)
         raise
+    if writer.error is not None:
+        _discard(descriptor, file)
+        raise _write_error(writer.error, file, piece) from writer.error
     os.close(descriptor)
     return writer.segments
+
+
+def _discard(descriptor: int, file: Path) -> None:
+    """Leave nothing half-written."""
+    os.close(descriptor)
+    with contextlib.suppress(OSError):
+        file.unlink()
 
 
 def _write_error(error: OSError, file: Path, piece: torch.Tensor) -> OSError:

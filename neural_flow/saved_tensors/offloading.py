@@ -21,7 +21,7 @@ from neural_flow.saved_tensors._layouts import CannotStoreError, Form, cut_out, 
 from neural_flow.saved_tensors._parallel import refusing_data_parallel
 from neural_flow.saved_tensors._storages import StorageKinds, is_sharing_memory, owner_of, storages_of
 from neural_flow.saved_tensors._stores import CallableStore, CpuStore, FileStore, Load, Store, Stored
-from neural_flow.saved_tensors.graph_walk import describe
+from neural_flow.saved_tensors.graph_walk import describe, shape_of
 from neural_flow.saved_tensors.rows import SavedTensorRow
 from neural_flow.torch_private import require, without_modes
 
@@ -59,7 +59,7 @@ class StoredValue:
     __slots__ = ("__weakref__", "_form", "_piece", "_row", "_storages", "_stored", "_witness")
 
     def __init__(self, tensor: torch.Tensor, piece: torch.Tensor, stored: Stored, form: Form, place: str) -> None:
-        self._piece = (piece.shape, piece.dtype, piece.device)
+        self._piece = _outline(piece)
         self._stored = stored
         self._form = form
         self._row = describe(tensor, None, packed=place)
@@ -97,7 +97,7 @@ class StoredValue:
         """
         with torch.no_grad(), without_modes():
             piece = self._stored.load()
-            found, expected = (piece.shape, piece.dtype, piece.device), self._piece
+            found, expected = _outline(piece), self._piece
             if found != expected:
                 raise RuntimeError(
                     f"the store's load() returned shape, dtype and device {_words(found)}, expected {_words(expected)}"
@@ -306,6 +306,10 @@ def _key(tensor: torch.Tensor) -> tuple[Any, ...] | None:
         tensor.is_neg(),
         tensor._version,
     )
+
+
+def _outline(piece: torch.Tensor) -> tuple[Any, ...]:
+    return shape_of(piece), piece.dtype, piece.device
 
 
 def _words(found: tuple[Any, ...]) -> str:
