@@ -29,6 +29,11 @@ from neural_flow.summaries.attention import grid
 from neural_flow.torch_private import no_torch_function
 
 _MAX_GRID = 16
+_TARGETS: dict[str, Any] = {
+    "scaled_dot_product_attention": F.scaled_dot_product_attention,
+    "multi_head_attention_forward": F.multi_head_attention_forward,
+    "flex_attention": None,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -136,10 +141,9 @@ class AttentionTracer(TorchFunctionMode):
         """Run ``func``, then compute its weights if it is an attention function."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if func is F.scaled_dot_product_attention or func is F.multi_head_attention_forward:
-            self._observe(func.__name__, args, kwargs)
-        elif getattr(func, "__name__", "") == "flex_attention":
-            self._observe("flex_attention", args, kwargs)
+        name = getattr(func, "__name__", "")
+        if name in _TARGETS and (name == "flex_attention" or func is _TARGETS[name]):
+            self._observe(name, args, kwargs)
         return result
 
     def _observe(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
