@@ -26,12 +26,14 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import _nets as nets  # noqa: E402 - beside this file, which the line above makes importable
 import torch  # noqa: E402
 from _pictures import draw_cells, draw_landscape  # noqa: E402
+from PIL import Image  # noqa: E402
 
 import neural_flow as nf  # noqa: E402
 
 Job = tuple[torch.nn.Module, Any, dict[str, Any], dict[str, Any]]
 """Model, positional arguments, keyword arguments, options."""
 
+DPI = 130
 SHARP = 0.12
 """Spread of random weights: heads of untrained models look at something, where the usual 0.02 lets them average."""
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "."]
@@ -159,7 +161,7 @@ def t5() -> Job:
     model = T5ForConditionalGeneration(
         T5Config(num_layers=6, d_model=96, d_ff=256, num_heads=6, d_kv=16, vocab_size=200)
     )
-    return model, (), {"input_ids": ids(), "decoder_input_ids": ids(7)}, {}
+    return model, (), {"input_ids": ids(), "decoder_input_ids": ids(7)}, {"tokens": WORDS}
 
 
 def bert() -> Job:
@@ -192,7 +194,7 @@ def clip() -> Job:
         patch_size=16,
     )
     model = CLIPModel(CLIPConfig(text_config=text.to_dict(), vision_config=vision.to_dict(), projection_dim=128))
-    return model, (), {"input_ids": ids(), "pixel_values": landscape(128)}, {}
+    return model, (), {"input_ids": ids(), "pixel_values": landscape(128)}, {"tokens": WORDS}
 
 
 def whisper() -> Job:
@@ -217,7 +219,7 @@ def mixtral() -> Job:
         num_hidden_layers=8, hidden_size=96, intermediate_size=192, num_attention_heads=6, num_key_value_heads=2,
         vocab_size=200, num_local_experts=8, initializer_range=SHARP,
     )  # fmt: skip
-    return MixtralForCausalLM(config), (), {"input_ids": ids()}, {}
+    return MixtralForCausalLM(config), (), {"input_ids": ids()}, {"tokens": WORDS}
 
 
 def diffusion_unet() -> Job:
@@ -292,9 +294,11 @@ def draw(name: str, looks: list[str], folder: Path, suffixes: list[str]) -> None
         settle(model, args, kwargs)
     for look in looks:
         begin = time.perf_counter()
-        drawing = nf.render(model, args, kwargs, seed=0, model_name=name_of(model), **options, **LOOKS[look])
+        drawing = nf.render(model, args, kwargs, seed=0, dpi=DPI, **options, **LOOKS[look])
         for suffix in suffixes:
-            drawing.save(folder / f"{name}-{look}{suffix}")
+            file = drawing.save(folder / f"{name}-{look}{suffix}")
+            if suffix == ".png" and look != "light":
+                thin_out(file)
         scene = drawing.picture.scenes[0]
         cards = sum(group.group_id.startswith("stage-") for group in scene.groups)
         print(
@@ -329,26 +333,35 @@ def _no_single_values(norm: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> 
         norm.eval()
 
 
-def name_of(model: torch.nn.Module) -> str:
-    return type(model).__name__
+def thin_out(file: Path) -> None:
+    """Store a picture with 256 colours: a third of its size."""
+    with Image.open(file) as picture:
+        thin = picture.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    thin.save(file, optimize=True, dpi=(DPI, DPI))
 
 
 def write_index(folder: Path) -> None:
-    """Write the page that shows what is in ``folder``."""
+    """Write the page that shows what is in ``folder``: dark pictures to readers of dark pages."""
     lines = [
         "# Gallery",
         "",
-        "Drawn by `python docs/gallery.py`. Random weights where the name does not say trained.",
+        "Well-known architectures as `neural-flow render` draws them without any option, with activations and as mere",
+        "structure. `python docs/gallery.py` makes all of it. Weights are random where no name says trained.",
         "",
     ]
     for name, (title, _) in GALLERY.items():
-        found = [look for look in LOOKS if (folder / f"{name}-{look}.png").exists()]
-        if not found:
-            continue
-        lines += [f"## {title}", ""]
-        lines += [f"![{title}, {look.replace('-', ', ')}](gallery/{name}-{look}.png)" for look in found]
-        lines.append("")
+        lines += [f"## {title}", "", *_shown(f"{name}-", title, "activations")]
+        lines += [*_shown(f"{name}-structure", title, "structure"), ""]
     (folder.parent / "gallery.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _shown(stem: str, title: str, what: str) -> list[str]:
+    light, dark = (f"{stem}light", f"{stem}dark") if stem.endswith("-") else (stem, f"{stem}-dark")
+    return [
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="gallery/{dark}.png">'
+        f'<img alt="{title}: {what}" src="gallery/{light}.png"></picture>',
+        "",
+    ]
 
 
 def main() -> None:
@@ -362,7 +375,7 @@ def main() -> None:
     asked.folder.mkdir(parents=True, exist_ok=True)
     for name in asked.names or GALLERY:
         draw(name, asked.looks, asked.folder, asked.suffixes)
-    if asked.folder == HERE / "gallery":
+    if asked.folder == HERE / "gallery" and not asked.names:
         write_index(asked.folder)
 
 
