@@ -114,6 +114,7 @@ def make_request(asked: Options) -> Request:
         inputs_function=asked.inputs_function,
         weights=asked.weights,
         train=asked.train,
+        autocast=asked.autocast,
         seed=asked.seed,
         tracer=asked.tracer,
     )

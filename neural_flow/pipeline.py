@@ -10,6 +10,7 @@ import inspect
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from neural_flow import graph_json, records
 from neural_flow.capture.activations import capture_activations, run_capture_pass
 from neural_flow.capture.measure._base import MEASUREMENTS, MeasureOptions
 from neural_flow.capture.metadata import run_metadata_pass
+from neural_flow.capture.precision import autocast_as_asked
 from neural_flow.capture.session import Session
 from neural_flow.diagram.build import build_diagram
 from neural_flow.drawing import ExportOptions, Picture, Scene
@@ -29,6 +31,7 @@ from neural_flow.export._base import render_bytes, write_picture
 from neural_flow.layout.choose import lay_out
 from neural_flow.models._base import describe_error
 from neural_flow.models.untrained import is_untrained
+from neural_flow.nested import tensor_leaves
 from neural_flow.options import Options, as_arguments, layout_options, make_request, scene_options
 from neural_flow.records import Capture, Measurements, Trace
 from neural_flow.scene.build import build_scene
@@ -228,7 +231,10 @@ def activations(
     found, topology = run.trace()
     run.raise_failure(topology.failure, topology=Topology(topology))
     asked = run.asked
-    return capture_activations(model, run.args, run.kwargs, topology, trace=found, train=asked.train, seed=asked.seed)
+    with run.autocast():
+        return capture_activations(
+            model, run.args, run.kwargs, topology, trace=found, train=asked.train, seed=asked.seed
+        )
 
 
 def draw(
@@ -270,22 +276,28 @@ class _Run:
         self.asked = Options(**options)
         self._raised: Exception | None = None
 
+    def autocast(self) -> AbstractContextManager[object]:
+        """Return what a pass runs in."""
+        tensors = [tensor for _, tensor in tensor_leaves((self.args, self.kwargs))]
+        return autocast_as_asked(self.model, tensors, is_on=self.asked.autocast)
+
     def trace(self) -> tuple[Trace, records.Topology]:
         """Run the metadata pass and find stages and edges."""
         asked = self.asked
         request = make_request(asked)
         _tell(asked, "metadata pass")
-        found = run_metadata_pass(
-            self.model,
-            self.args,
-            self.kwargs,
-            train=asked.train,
-            seed=asked.seed,
-            tracer="function" if asked.tracer == "auto" else asked.tracer,
-            fake=asked.fake,
-            model_name=asked.model_name,
-            on_raise=self._keep,
-        )
+        with self.autocast():
+            found = run_metadata_pass(
+                self.model,
+                self.args,
+                self.kwargs,
+                train=asked.train,
+                seed=asked.seed,
+                tracer="function" if asked.tracer == "auto" else asked.tracer,
+                fake=asked.fake,
+                model_name=asked.model_name,
+                on_raise=self._keep,
+            )
         _tell(asked, "topology")
         selection = select_stages(found, request)
         if asked.log is not None:
@@ -313,27 +325,28 @@ class _Run:
         if not asked.capture or asked.fake:
             return Capture()
         _tell(asked, "capture pass")
-        captured = run_capture_pass(
-            self.model,
-            self.args,
-            self.kwargs,
-            topology,
-            trace=found,
-            train=asked.train,
-            seed=asked.seed,
-            capture_device=asked.capture_device,
-            has_stats=asked.stats,
-            has_attention=asked.attention,
-            heads=asked.heads,
-            batch_dim=asked.batch_dim,
-            sample=asked.sample,
-            norm=asked.norm,
-            labels=None if asked.class_labels is None else tuple(asked.class_labels),
-            tokens=None if asked.tokens is None else tuple(asked.tokens),
-            image_norm=asked.image_norm,
-            picture_ids=None if asked.opened else drawn_stage_ids(topology),
-            on_raise=self._keep,
-        )
+        with self.autocast():
+            captured = run_capture_pass(
+                self.model,
+                self.args,
+                self.kwargs,
+                topology,
+                trace=found,
+                train=asked.train,
+                seed=asked.seed,
+                capture_device=asked.capture_device,
+                has_stats=asked.stats,
+                has_attention=asked.attention,
+                heads=asked.heads,
+                batch_dim=asked.batch_dim,
+                sample=asked.sample,
+                norm=asked.norm,
+                labels=None if asked.class_labels is None else tuple(asked.class_labels),
+                tokens=None if asked.tokens is None else tuple(asked.tokens),
+                image_norm=asked.image_norm,
+                picture_ids=None if asked.opened else drawn_stage_ids(topology),
+                on_raise=self._keep,
+            )
         for stage_id, reason in captured.skipped.items():
             self._miss(f"a missing picture: {topology.stages[stage_id].name}", "no picture of ", reason)
         if is_untrained(self.model):
@@ -350,7 +363,9 @@ class _Run:
             measure = MEASUREMENTS.get(name)
             _tell(asked, f"measuring {name}")
             try:
-                yield measure(self.model, self.args, self.kwargs, topology, options)
+                with self.autocast():
+                    found_numbers = measure(self.model, self.args, self.kwargs, topology, options)
+                yield found_numbers
             except Exception as error:  # a figure without this number is worth having
                 self._miss(f"a missing measurement: {name}", "cannot measure ", describe_error(error))
 

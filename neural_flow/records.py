@@ -215,6 +215,7 @@ class Request:
     weights: str | None = None
     """Where the weights came from, for the record only: an architecture has none."""
     train: bool = False
+    autocast: bool = False
     seed: int | None = None
     tracer: Literal["auto", "function", "dispatch"] = "auto"
 

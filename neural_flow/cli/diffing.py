@@ -23,7 +23,7 @@ from neural_flow.records import Request, Topology
 
 _SELECTION = (
     "detail", "depth", "select", "exclude", "types", "max_stages", "fold", "expand", "collapse", "topology", "tracer",
-    "train",
+    "train", "autocast",
 )  # fmt: skip
 Tell = Callable[[str], None]
 
