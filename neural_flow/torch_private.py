@@ -17,27 +17,42 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
-from torch._C import (
-    _autograd,  # pyright: ignore[reportAttributeAccessIssue]  # built into torch, without a stub
-    _profiler,  # pyright: ignore[reportAttributeAccessIssue]  # likewise
-)
-from torch._C._dynamo import eval_frame
-from torch._C._functorch import (
-    get_interpreter_stack,
-    get_unwrapped,
-    is_batchedtensor,
-    is_functorch_wrapped_tensor,
-    maybe_get_bdim,
-    maybe_get_level,
-)
-from torch._functorch.pyfunctorch import coerce_cinterpreter, temporarily_clear_interpreter_stack
-from torch._ops import HigherOrderOperator
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx import _symbolic_trace as fx_tracing
-from torch.nn.modules.module import _global_forward_hooks, _global_forward_hooks_with_kwargs
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.hooks import RemovableHandle
+
+
+class _MissingType(type):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise RuntimeError(f"torch {torch.__version__} lacks a private part that is needed here: {name}")
+
+
+class _Missing(metaclass=_MissingType):
+    """Stands for a part that this torch lacks: nothing is an instance of it, and whoever uses it is told."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise RuntimeError(f"torch {torch.__version__} lacks a private part that is needed here")
+
+
+def _part(path: str) -> Any:
+    """Return a private part of torch by its dotted name; where this torch lacks it, a stand-in that refuses."""
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        return _Missing
+
+
+_autograd = _part("torch._C._autograd")
+_profiler = _part("torch._C._profiler")
+_eval_frame = _part("torch._C._dynamo.eval_frame")
+_functorch = _part("torch._C._functorch")
+_coerce_cinterpreter = _part("torch._functorch.pyfunctorch.coerce_cinterpreter")
+_HigherOrderOperator = _part("torch._ops.HigherOrderOperator")
+FakeTensor = _part("torch._subclasses.fake_tensor.FakeTensor")
+FakeTensorMode = _part("torch._subclasses.fake_tensor.FakeTensorMode")
+_fx_tracing = _part("torch.fx._symbolic_trace")
 
 _Function = TypeVar("_Function", bound=FunctionType)
 _SELF_TESTS: dict[str, Callable[[], bool]] = {}
@@ -85,15 +100,16 @@ def self_test_names() -> tuple[str, ...]:
 def forget_global_forward_hook(handle: RemovableHandle) -> None:
     """Remove a global forward hook, also from the list of hooks with kwargs, where ``remove`` forgets it."""
     handle.remove()
-    _global_forward_hooks_with_kwargs.pop(handle.id, None)
+    getattr(nn.modules.module, "_global_forward_hooks_with_kwargs", {}).pop(handle.id, None)
 
 
 @self_test("global_forward_hooks")
 def _forgets_global_forward_hook() -> bool:
-    before = (len(_global_forward_hooks), len(_global_forward_hooks_with_kwargs))
+    dictionaries = (nn.modules.module._global_forward_hooks, nn.modules.module._global_forward_hooks_with_kwargs)
+    before = [len(hooks) for hooks in dictionaries]
     handle = nn.modules.module.register_module_forward_hook(lambda *_: None, with_kwargs=True, always_call=True)
     forget_global_forward_hook(handle)
-    return before == (len(_global_forward_hooks), len(_global_forward_hooks_with_kwargs))
+    return before == [len(hooks) for hooks in dictionaries]
 
 
 def hooked_call_kwargs(depth: int) -> dict[str, Any] | None:
@@ -131,7 +147,7 @@ def _finds_hooked_call_kwargs() -> bool:
 def wrapped_tensors(tensor: torch.Tensor) -> list[torch.Tensor]:
     """Return what ``tensor`` is made of: under a function transform the tensor it wraps, in a subclass its parts."""
     if type(tensor) is torch.Tensor:
-        return [get_unwrapped(tensor)] if is_functorch_wrapped_tensor(tensor) else []
+        return [_functorch.get_unwrapped(tensor)] if _functorch.is_functorch_wrapped_tensor(tensor) else []
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None:
         return []
@@ -153,6 +169,9 @@ def _unwraps_tensors() -> bool:
 
 
 # -- modes and versions --------------------------------------------------------------------------------------------
+
+no_subclass_function = torch._C.DisableTorchFunctionSubclass
+"""Context in which tensor subclasses intercept nothing, but function modes do."""
 
 no_torch_function = torch._C.DisableTorchFunction
 """Context in which neither function modes nor tensor subclasses intercept anything."""
@@ -187,7 +206,7 @@ def _sets_version() -> bool:
 
 def is_fx_tracing() -> bool:
     """Return whether a ``torch.fx`` tracer is running, that of ``make_fx`` included."""
-    return fx_tracing._is_fx_tracing_flag
+    return _fx_tracing._is_fx_tracing_flag
 
 
 @self_test("fx tracing flag")
@@ -228,8 +247,8 @@ def keep_from_dynamo(function: _Function) -> _Function:
 
     ``torch.compiler.disable`` does the same, but imports Dynamo, which takes a second.
     """
-    strategy = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.SKIP)
-    eval_frame.set_code_exec_strategy(function.__code__, strategy)
+    strategy = _eval_frame._FrameExecStrategy(_eval_frame._FrameAction.SKIP, _eval_frame._FrameAction.SKIP)
+    _eval_frame.set_code_exec_strategy(function.__code__, strategy)
     return function
 
 
@@ -256,12 +275,12 @@ class TransformLevel:
 
 def transform_levels() -> tuple[TransformLevel, ...]:
     """Return the open function transforms, outermost first; cheap where there is none."""
-    stack = get_interpreter_stack()
+    stack = _functorch.get_interpreter_stack()
     if not stack:
         return ()
     levels: list[TransformLevel] = []
     for item in stack:
-        interpreter = coerce_cinterpreter(item)
+        interpreter = _coerce_cinterpreter(item)
         kind = str(interpreter.key()).rpartition(".")[2].lower()
         size = interpreter.batch_size() if kind == "vmap" else 0  # pyright: ignore[reportAttributeAccessIssue]
         levels.append(TransformLevel(kind, interpreter.level(), int(size)))
@@ -270,18 +289,18 @@ def transform_levels() -> tuple[TransformLevel, ...]:
 
 def unwrap_transforms(tensor: torch.Tensor) -> tuple[torch.Tensor, list[int | None]]:
     """Return the innermost tensor and, for each of its axes, the vmap level that it belongs to or None."""
-    axes: list[int | None] = [None] * tensor.dim() if is_functorch_wrapped_tensor(tensor) else []
-    while is_functorch_wrapped_tensor(tensor):
-        if is_batchedtensor(tensor):
-            axes.insert(maybe_get_bdim(tensor), maybe_get_level(tensor))
-        tensor = get_unwrapped(tensor)
+    axes: list[int | None] = [None] * tensor.dim() if _functorch.is_functorch_wrapped_tensor(tensor) else []
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        if _functorch.is_batchedtensor(tensor):
+            axes.insert(_functorch.maybe_get_bdim(tensor), _functorch.maybe_get_level(tensor))
+        tensor = _functorch.get_unwrapped(tensor)
     return tensor, axes
 
 
-outside_transforms = temporarily_clear_interpreter_stack
+outside_transforms = _part("torch._functorch.pyfunctorch.temporarily_clear_interpreter_stack")
 """Context in which no function transform sees an operation."""
 
-without_modes = _disable_current_modes
+without_modes = _part("torch.utils._python_dispatch._disable_current_modes")
 """Context in which no function or dispatch mode sees an operation."""
 
 
@@ -319,7 +338,7 @@ def force_eager() -> Generator[None]:
 
 def is_higher_order(function: Any) -> bool:
     """Whether ``function`` is an operator that takes functions: cond, scan, while_loop, map."""
-    return isinstance(function, HigherOrderOperator)
+    return isinstance(function, _HigherOrderOperator)
 
 
 @self_test("force_eager")

@@ -9,6 +9,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from neural_flow.records import TensorMeta
+from neural_flow.torch_private import no_subclass_function
 
 RawMeta = tuple[Any, ...] | TensorMeta
 """Shape, dtype, device and requires_grad of a plain strided tensor, to become a TensorMeta later."""
@@ -43,7 +44,7 @@ def tensor_meta(tensor: torch.Tensor) -> TensorMeta:
     """Return what ``tensor`` is: nested tensors by their padded shape, sparse ones by what they store."""
     if is_lazy(tensor):
         return TensorMeta(shape=(), dtype=dtype_name(tensor.dtype), requires_grad=tensor.requires_grad)
-    with torch._C.DisableTorchFunctionSubclass():
+    with no_subclass_function():
         layout = str(tensor.layout).removeprefix("torch.")
         placements = getattr(tensor, "placements", None)
         return TensorMeta(

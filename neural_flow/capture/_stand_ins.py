@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from neural_flow.torch_private import FakeTensor, FakeTensorMode
 
 
 class StandIns(Protocol):
@@ -31,8 +32,8 @@ class FakeStandIns:
     """
 
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
-        modes = (tensor.fake_mode for tensor in tensors if isinstance(tensor, FakeTensor))
-        self._mode: FakeTensorMode = next(modes, None) or FakeTensorMode(allow_non_fake_inputs=True)
+        found: list[Any] = [tensor for tensor in tensors if isinstance(tensor, FakeTensor)]
+        self._mode: Any = found[0].fake_mode if found else FakeTensorMode(allow_non_fake_inputs=True)
 
     def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a fake tensor; a meta tensor gets one on the CPU, as if it had been loaded."""

@@ -13,6 +13,7 @@ from neural_flow.capture._functions import ARRAY_ESCAPES, may_write, traits_of
 from neural_flow.capture._recorder import Recorder
 from neural_flow.capture._tracer import Tracer
 from neural_flow.capture._writes import OpCall, Tensors, collect_tensors, versions_of, written_by_name
+from neural_flow.torch_private import no_subclass_function
 
 _PLAIN = frozenset({torch.Tensor, nn.Parameter})
 _NO_TENSORS = (torch.Size, int, float, bool, str, torch.dtype, torch.device, torch.layout)
@@ -92,7 +93,7 @@ class _FunctionMode(TorchFunctionMode):
                 return result
         try:
             if not _are_plain(leaves):
-                with torch._C.DisableTorchFunctionSubclass():
+                with no_subclass_function():
                     self._record(func, name, args, kwargs, leaves, versions, result)
             elif (
                 is_plain
