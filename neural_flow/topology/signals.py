@@ -8,7 +8,8 @@ from neural_flow.records import ValueRef
 from neural_flow.topology._base import FlowOp
 from neural_flow.topology.op_names import is_carrier, is_gatherer, is_heavy, is_view
 
-FLOATING = ("float", "bfloat", "complex")
+FLOATING = ("float", "bfloat", "complex", "qint", "quint")
+"""How the names of dtypes begin that stand for real numbers; a quantized tensor holds such numbers as steps."""
 
 
 def _is_floating(dtype: str) -> bool:

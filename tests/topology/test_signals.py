@@ -92,3 +92,16 @@ def test_weights_behind_views_count(TraceDraft, choose, rows):
     t.output(last[0])
     trace = t.trace()
     assert ("table", "next", False) in rows(resolve_topology(trace, choose(trace, ["table", "next"])), "plumbing")
+
+
+@pytest.mark.parametrize("dtype", ["quint8", "qint8", "qint32"])
+def test_quantized_numbers_are_signal(TraceDraft, choose, rows, dtype):
+    t = TraceDraft()
+    steps = t.op("torch.quantize_per_tensor", t.input("x", (1, 3, 8, 8)), shape=(1, 3, 8, 8), dtype=dtype)
+    out = t.layer("conv", steps, target="conv2d", shape=(1, 4, 8, 8))
+    t.output(out)
+    trace = t.trace()
+    assert rows(resolve_topology(trace, choose(trace, ["conv"])), "plumbing", "kind") == {
+        ("x", "conv", False, "primary"),
+        ("conv", "output", False, "primary"),
+    }
