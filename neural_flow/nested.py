@@ -68,6 +68,25 @@ def _children(value: Any) -> Iterator[tuple[str, Any, bool]]:
             yield f".{key}", child, True
 
 
+def every_tensor(value: Any) -> list[torch.Tensor]:
+    """Return every tensor that ``copy_nest`` would meet: leaves, and what objects hold deeper inside."""
+    found: list[torch.Tensor] = []
+    seen: dict[int, Any] = {}
+    waiting = [(value, 0)]
+    while waiting:
+        item, depth = waiting.pop()
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+            continue
+        if isinstance(item, (*_ATOMS, type)) or callable(item) or depth > _MAX_DEPTH or id(item) in seen:
+            continue
+        seen[id(item)] = item
+        is_container = isinstance(item, list | tuple | dict | set | frozenset | deque)
+        children = item if is_container and not isinstance(item, dict) else [child for _, child in _fields(item)]
+        waiting += [(child, depth + (1 if is_container else 8)) for child in children]
+    return found
+
+
 def copy_nest(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """Return a structural copy of ``value`` with every tensor replaced by ``function(tensor)``.
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
-from neural_flow.nested import copy_nest, map_tensors, tensor_leaves
+from neural_flow.nested import copy_nest, every_tensor, map_tensors, tensor_leaves
 
 Pair = namedtuple("Pair", ["left", "right"])
 
@@ -96,6 +96,20 @@ def test_a_copy_shares_no_container_and_no_tensor(nest: Any) -> None:
         return own + [one for item in items for one in mutable(item)]
 
     assert not set(mutable(copied)) & set(mutable(nest))
+
+
+@given(nests())
+def test_every_tensor_is_what_a_copy_meets(nest: Any) -> None:
+    met: list[torch.Tensor] = []
+    copy_nest(nest, lambda tensor: (met.append(tensor), tensor)[1])
+    assert sorted(map(id, every_tensor(nest))) == sorted(map(id, met))
+
+
+def test_every_tensor_looks_into_objects() -> None:
+    x = torch.zeros(1)
+    deep = SimpleNamespace(layers=[SimpleNamespace(keys=x)], table={"a": (x,)})
+    assert every_tensor([deep, x, nn.Linear(1, 1)]) == [x, x, x]
+    assert [name for name, _ in tensor_leaves(deep, "d")] == []
 
 
 def test_leaves_are_named_as_users_write_them() -> None:

@@ -27,7 +27,7 @@ from neural_flow.capture._recorder import Recorder
 from neural_flow.capture._storage_log import Refs
 from neural_flow.capture._values import ValueTable
 from neural_flow.module_calls import CallFrame, ModuleCallStack, module_paths
-from neural_flow.nested import tensor_leaves
+from neural_flow.nested import every_tensor, tensor_leaves
 from neural_flow.probe import ObserverHandle, Probe, observe_every_emit
 from neural_flow.records import Leaf, ProbeEmit, Trace
 from neural_flow.torch_private import no_torch_function
@@ -196,9 +196,10 @@ class Tracer:
         recorder = self._recorder
         assert recorder is not None
         is_root = module is self.model or self._paths.get(module) == ""
+        recorder.values.add_constants(every_tensor((args, kwargs)))  # what lies too deep to be an input
         tagged: dict[int, Refs] = {}
         for name, leaf in input_leaves(module, args, kwargs):
-            if not is_root and recorder.values.is_tagged(leaf):
+            if not is_root and recorder.values.is_made(leaf):
                 continue
             refs = recorder.add_source(leaf, "input", name)
             self._inputs.append((name, raw_meta(leaf), refs))

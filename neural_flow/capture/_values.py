@@ -101,6 +101,11 @@ class ValueTable:
                 return _read_log(log, tensor, None)
         return None
 
+    def is_made(self, tensor: torch.Tensor) -> bool:
+        """Return whether this very object was seen being made or written."""
+        tag = self._tags.get(id(tensor))
+        return tag is not None and tag[0]() is tensor
+
     def is_tagged(self, tensor: torch.Tensor) -> bool:
         """Return whether this very object was seen being made, or exists since before the run."""
         tag = self._tags.get(id(tensor))
