@@ -22,17 +22,17 @@ from torch.utils.hooks import RemovableHandle
 
 
 class _MissingType(type):
+    def __call__(cls, *_: Any, **__: Any) -> Any:
+        raise RuntimeError(f"torch {torch.__version__} lacks a private part that is needed here")
+
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise RuntimeError(f"torch {torch.__version__} lacks a private part that is needed here: {name}")
+        return cls()
 
 
 class _Missing(metaclass=_MissingType):
     """Stands for a part that this torch lacks: nothing is an instance of it, and whoever uses it is told."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise RuntimeError(f"torch {torch.__version__} lacks a private part that is needed here")
 
 
 def _part(path: str) -> Any:
