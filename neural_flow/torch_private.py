@@ -1,7 +1,6 @@
 """Every private PyTorch API that neural-flow touches, each with a self-test.
 
-``require`` runs the self-test of an API once and raises a clear error where this torch lacks it, so that only the
-instrument that needs it refuses. Nothing here is needed by ``render`` without a fallback.
+Where this torch lacks one, only the instrument that needs it refuses; ``render`` never does.
 """
 
 from __future__ import annotations
