@@ -33,8 +33,8 @@ _HOMES = {
     "activations": "neural_flow.pipeline",
     "render": "neural_flow.pipeline",
     "trace": "neural_flow.pipeline",
-    "Topology": "neural_flow.pipeline",
-    "Drawing": "neural_flow.pipeline",
+    "Topology": "neural_flow.results",
+    "Drawing": "neural_flow.results",
     "assert_architecture": "neural_flow.testing",
 }
 

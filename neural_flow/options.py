@@ -89,6 +89,11 @@ class Options:
     progress: Progress | None = None
     log: Progress | None = None
 
+    def tell(self, phase: str) -> None:
+        """Say which phase begins, if somebody wants to know."""
+        if self.progress is not None:
+            self.progress(phase)
+
 
 def as_arguments(args: Any) -> tuple[Any, ...]:
     """Return positional arguments: a tuple as it is, anything else as the one argument."""

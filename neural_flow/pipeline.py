@@ -11,158 +11,29 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
-import networkx as nx
 import torch
 from torch import nn
 
-from neural_flow import graph_json, records
+from neural_flow import records
 from neural_flow.capture.activations import capture_activations, run_capture_pass
 from neural_flow.capture.measure._base import MEASUREMENTS, MeasureOptions
 from neural_flow.capture.metadata import run_metadata_pass
 from neural_flow.capture.precision import autocast_as_asked
 from neural_flow.capture.session import Session
 from neural_flow.diagram.build import build_diagram
-from neural_flow.drawing import ExportOptions, Picture, Scene
+from neural_flow.drawing import Picture
 from neural_flow.errors import CaptureSkippedWarning, ForwardError, SelectionError
-from neural_flow.export._base import render_bytes, write_picture
-from neural_flow.layout.choose import lay_out
 from neural_flow.models._base import describe_error
 from neural_flow.models.untrained import is_untrained
 from neural_flow.nested import tensor_leaves
-from neural_flow.options import Options, as_arguments, layout_options, make_request, scene_options
+from neural_flow.options import Options, as_arguments, make_request
 from neural_flow.records import Capture, Measurements, Trace
-from neural_flow.scene.build import build_scene
-from neural_flow.scene.measure import measure_diagram
+from neural_flow.results import Drawing, Topology, make_scene
 from neural_flow.scene.strip import strip_stage_ids
 from neural_flow.stages.select import select_stages
-from neural_flow.theme import get_theme
 from neural_flow.topology.resolve import resolve_topology
-
-MAX_OPENED_STAGES = 400
-
-
-class Topology:
-    """Stages and what flows between them, as ``nf.trace`` returns it."""
-
-    def __init__(self, record: records.Topology) -> None:
-        self.record = record
-
-    @property
-    def stages(self) -> tuple[records.Stage, ...]:
-        """All stages in execution order."""
-        return self.record.stages
-
-    @property
-    def edges(self) -> tuple[records.Edge, ...]:
-        """All direct edges."""
-        return self.record.edges
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the graph as plain data (the JSON contract)."""
-        return graph_json.topology_to_json(self.record)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Topology:
-        """Return the topology that ``to_json`` wrote.
-
-        Raises:
-            ModelLoadError: the data is no graph of this schema.
-        """
-        return cls(graph_json.topology_from_json(data))
-
-    def to_networkx(self) -> nx.DiGraph[str]:
-        """Return a DiGraph whose nodes and edges carry the fields of the JSON contract."""
-        return _to_networkx(self.to_json())
-
-    def __repr__(self) -> str:
-        return f"<Topology {self.record.model.name}: {len(self.stages)} stages, {len(self.edges)} edges>"
-
-
-class Drawing:
-    """A finished figure: save it, look at it in a notebook, read its graph and captured values."""
-
-    def __init__(self, picture: Picture, options: Options) -> None:
-        self.picture = picture
-        self._options = options
-
-    @property
-    def topology(self) -> Topology:
-        """The graph behind the figure."""
-        return Topology(self.picture.topology)
-
-    @property
-    def capture(self) -> CaptureView:
-        """Captured summaries and statistics: ``drawing.capture["encoder.0", 0]``."""
-        return CaptureView(self.picture)
-
-    def save(self, file: str | Path) -> Path:
-        """Write the figure; the suffix picks the format.
-
-        Raises:
-            UnknownNameError: no exporter has this suffix.
-            ExportError: the file cannot be written; nothing half-written is left.
-        """
-        write_picture(self._picture_for(Path(file).suffix), Path(file), self.export_options)
-        return Path(file)
-
-    def to_bytes(self, suffix: str) -> bytes:
-        """Return the figure as the bytes of a file with this suffix (``.svg``)."""
-        return render_bytes(self._picture_for(suffix), suffix, self.export_options)
-
-    def _picture_for(self, suffix: str) -> Picture:
-        """Return what a format shows: HTML has a page with every repeat too, if that was asked for."""
-        found = self.picture
-        asked, topology = self._options, found.topology
-        if suffix.lower() != ".html" or not asked.opened or not found.scenes:
-            return found
-        if all(fold.kind == "interval" for fold in topology.folds) or len(topology.stages) > MAX_OPENED_STAGES:
-            return found
-        intervals = tuple(fold for fold in topology.folds if fold.kind == "interval" and fold.parent_id is None)
-        opened = _scene(dataclasses.replace(topology, folds=intervals), found.capture, found.measurements, asked)
-        return dataclasses.replace(found, scenes=(*found.scenes, opened))
-
-    @property
-    def export_options(self) -> ExportOptions:
-        """What the exporters are asked for."""
-        asked = self._options
-        return ExportOptions(
-            dpi=asked.dpi, has_text_as_paths=asked.text_as_paths, has_stats=asked.stats, font_file=asked.font
-        )
-
-    def _repr_svg_(self) -> str:
-        return self.to_bytes(".svg").decode()
-
-    def __repr__(self) -> str:
-        return f"<Drawing {self.picture.topology.model.name}: {len(self.picture.topology.stages)} stages>"
-
-
-class CaptureView:
-    """What was captured, by (module path, call index)."""
-
-    def __init__(self, picture: Picture) -> None:
-        self.record = picture.capture
-        self._ids = {
-            (stage.path if stage.kind == "module" else stage.name, stage.call_index): stage.stage_id
-            for stage in picture.topology.stages
-        }
-
-    def __getitem__(self, key: str | tuple[str, int]) -> records.Summary:
-        place = key if isinstance(key, tuple) else (key, 0)
-        summary = self.record.summaries[self._ids[place]]
-        if not summary.facts.get("is_drawn", True):
-            raise KeyError(f"{place}: another card stands for this one; draw it, by fold=False, to get its picture")
-        return summary
-
-    def __contains__(self, key: str | tuple[str, int]) -> bool:
-        summary = self.record.summaries.get(self._ids.get(key if isinstance(key, tuple) else (key, 0), -1))
-        return summary is not None and bool(summary.facts.get("is_drawn", True))
-
-    def stats(self, path: str, call_index: int = 0) -> records.TensorStats:
-        """Return the statistics of one stage over its whole output."""
-        return self.record.stats[self._ids[path, call_index]]
 
 
 def render(model: nn.Module, args: Any = (), kwargs: Mapping[str, Any] | None = None, **options: Any) -> Drawing:
@@ -246,22 +117,9 @@ def draw(
     """Draw a topology that was found earlier, or read from a graph file: no model is needed."""
     asked = options or Options()
     captured = capture or Capture()
-    scene = _scene(topology, captured, measurements, asked)
+    scene = make_scene(topology, captured, measurements, asked)
     picture = Picture(topology=topology, capture=captured, measurements=measurements, scenes=(scene,))
     return Drawing(picture, asked)
-
-
-def _scene(
-    topology: records.Topology, capture: Capture, measurements: tuple[Measurements, ...], asked: Options
-) -> Scene:
-    theme = get_theme(asked.theme)
-    look = scene_options(asked)
-    _tell(asked, "layout")
-    diagram = build_diagram(topology)
-    sizes = measure_diagram(diagram, topology, capture, theme, look, measurements)
-    layout = lay_out(diagram, sizes, layout_options(asked), asked.layout)
-    _tell(asked, "drawing")
-    return build_scene(topology, diagram, layout, capture, measurements, theme, look)
 
 
 class _Run:
@@ -285,7 +143,7 @@ class _Run:
         """Run the metadata pass and find stages and edges."""
         asked = self.asked
         request = make_request(asked)
-        _tell(asked, "metadata pass")
+        asked.tell("metadata pass")
         with self.autocast():
             found = run_metadata_pass(
                 self.model,
@@ -298,7 +156,7 @@ class _Run:
                 model_name=asked.model_name,
                 on_raise=self._keep,
             )
-        _tell(asked, "topology")
+        asked.tell("topology")
         selection = select_stages(found, request)
         if asked.log is not None:
             for decision in selection.log:
@@ -324,7 +182,7 @@ class _Run:
         asked = self.asked
         if not asked.capture or asked.fake:
             return Capture()
-        _tell(asked, "capture pass")
+        asked.tell("capture pass")
         with self.autocast():
             captured = run_capture_pass(
                 self.model,
@@ -361,7 +219,7 @@ class _Run:
         options = MeasureOptions(trace=found, train=asked.train or None, seed=asked.seed, loss=asked.loss)
         for name in dict.fromkeys(wanted):
             measure = MEASUREMENTS.get(name)
-            _tell(asked, f"measuring {name}")
+            asked.tell(f"measuring {name}")
             try:
                 with self.autocast():
                     found_numbers = measure(self.model, self.args, self.kwargs, topology, options)
@@ -408,11 +266,6 @@ def drawn_stage_ids(topology: records.Topology) -> frozenset[int]:
     return frozenset({node.stage_id for node in nodes if node.stage_id is not None} | repeats)
 
 
-def _tell(asked: Options, phase: str) -> None:
-    if asked.progress is not None:
-        asked.progress(phase)
-
-
 def _forget_locals(error: BaseException) -> None:
     """Let go of the variables in the tracebacks of ``error``: clones and activations must not outlive the call."""
     seen: list[BaseException] = []
@@ -421,16 +274,6 @@ def _forget_locals(error: BaseException) -> None:
         seen.append(following)
         traceback.clear_frames(following.__traceback__)
         following = following.__cause__ or following.__context__
-
-
-def _to_networkx(data: Mapping[str, Any]) -> nx.DiGraph[str]:
-    graph: nx.DiGraph[str] = nx.DiGraph(**{key: data[key] for key in ("schema", "fingerprint", "model", "status")})
-    for node in data["nodes"]:
-        graph.add_node(node["id"], **{key: value for key, value in node.items() if key != "id"})
-    for edge in data["edges"]:
-        rest = {key: value for key, value in edge.items() if key not in ("source", "target")}
-        graph.add_edge(edge["source"], edge["target"], **rest)
-    return graph
 
 
 def _with_options(function: Callable[..., Any]) -> None:
