@@ -80,7 +80,7 @@ def shape_of(node: DiagramNode, size: NodeSize, direction: Direction) -> NodeSha
             body_offset=0.0,
             body_length=size.width,
             overhang=max(0.0, size.label_width - size.width),
-            port_half=max(0.0, size.front_height / 2 - 3.0),
+            port_half=_port_half(size.front_height),
             is_ring=is_ring,
         )
     body_before = size.front_width / 2
@@ -95,9 +95,14 @@ def shape_of(node: DiagramNode, size: NodeSize, direction: Direction) -> NodeSha
         body_offset=max(0.0, size.label_height - size.height) / 2,
         body_length=size.height,
         overhang=0.0,
-        port_half=max(0.0, size.front_width / 2 - 3.0),
+        port_half=_port_half(size.front_width),
         is_ring=is_ring,
     )
+
+
+def _port_half(side: float) -> float:
+    """Return how far from its middle a side takes lines: not near its corners, unless it is a strip."""
+    return max(side / 2 - 3.0, min(side / 2 - 0.5, 3.5), 0.5)
 
 
 def body_and_label(

@@ -27,7 +27,7 @@ def assign_in_ports(grid: Grid, shapes: list[NodeShape]) -> dict[int, float]:
         for back in entering[node]:
             lane, _ = back_ends(grid, -1 - back)
             keys.insert(0 if place[lane] < place[node] else len(keys), back)
-        if len(keys) < 2 or (shapes[node].is_ring and grid.turns):
+        if len(keys) < 2:
             ports.update(dict.fromkeys(keys, 0.0))
             continue
         primary = graph.primary[node]
