@@ -105,6 +105,72 @@ def render(
 
 
 @app.command()
+def summary(
+    context: typer.Context,
+    target: opt.Target,
+    json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    arguments: opt.Arguments = None,
+    weights: opt.Weights = None,
+    unsafe_load: opt.UnsafeLoad = False,
+    allow_download: opt.AllowDownload = False,
+    seed: opt.Seed = 0,
+    device: opt.Device = None,
+    train: opt.Train = False,
+    autocast: opt.Autocast = False,
+    inputs: opt.Inputs = None,
+    inputs_function: opt.InputsFunction = None,
+    depth: opt.Depth = None,
+    select: opt.Select = None,
+    exclude: opt.Exclude = None,
+    types: opt.Types = None,
+    tracer: opt.Tracer = "auto",
+    fake: opt.Fake = False,
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
+    debug: opt.Debug = False,
+) -> int:
+    """Show a table: the tree of modules with shapes, parameters, FLOPs, bytes and time."""
+    from neural_flow.cli.costing import run_summary
+
+    return run_summary(context.params)
+
+
+@app.command()
+def memory(
+    context: typer.Context,
+    target: opt.Target,
+    json: Annotated[bool, typer.Option("--json", help="Answer as JSON.")] = False,
+    arguments: opt.Arguments = None,
+    weights: opt.Weights = None,
+    unsafe_load: opt.UnsafeLoad = False,
+    allow_download: opt.AllowDownload = False,
+    seed: opt.Seed = 0,
+    device: opt.Device = None,
+    train: opt.Train = True,
+    autocast: opt.Autocast = False,
+    inputs: opt.Inputs = None,
+    inputs_function: opt.InputsFunction = None,
+    detail: opt.Detail = "auto",
+    depth: opt.Depth = None,
+    select: opt.Select = None,
+    exclude: opt.Exclude = None,
+    types: opt.Types = None,
+    max_stages: opt.MaxStages = 24,
+    fold: opt.Fold = True,
+    expand: opt.Expand = None,
+    collapse: opt.Collapse = None,
+    tracer: opt.Tracer = "auto",
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = False,
+    debug: opt.Debug = False,
+) -> int:
+    """Show what autograd saves for the backward pass, by stage, and what checkpointing or offloading would save."""
+    from neural_flow.cli.costing import run_memory
+
+    return run_memory(context.params)
+
+
+@app.command()
 def diff(
     context: typer.Context,
     before: Annotated[
