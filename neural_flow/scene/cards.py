@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from neural_flow.drawing import Box, DiagramNode, Mark, Path, Placement, Rect, Text
-from neural_flow.scene.faces import face_marks, face_size
+from neural_flow.scene.faces import STUB_SIZE, face_marks, face_size, stub_marks
 from neural_flow.scene.look import Look, label_lines
 from neural_flow.scene.options import Change
 from neural_flow.scene.shapes import circle, cross
@@ -46,7 +46,7 @@ def card_size(node: DiagramNode, look: Look) -> CardSize:
     theme = look.theme
     if stage is None:
         return CardSize(24.0, 10.0, 24.0, 10.0)
-    face = face_size(stage, look)
+    face = STUB_SIZE if node.is_thin else face_size(stage, look)
     plates = _num_plates(node, look)
     if not plates:
         return CardSize(face.width, face.height, face.front_width, face.front_height, 0, 0, face.width, face.height)
@@ -116,7 +116,10 @@ def card_marks(node: DiagramNode, place: Placement, look: Look, cost_color: str 
     size = card_size(node, look)
     body = place.body
     face = Box(x=body.x + size.left, y=body.y + size.top, width=size.face_width, height=size.face_height)
-    marks: list[Mark] = [*_plate_marks(node, body, size, look, cost_color), *face_marks(stage, face, look)]
+    marks: list[Mark] = [
+        *_plate_marks(node, body, size, look, cost_color),
+        *(stub_marks(face, look) if node.is_thin else face_marks(stage, face, look)),
+    ]
     if size.strip is not None:
         marks += strip_marks(size.strip, face.x, face.y + face.height + STRIP_GAP, face.width, look)
     if node.has_residual:

@@ -13,7 +13,7 @@ from typing import Any
 from neural_flow.drawing import Box, Mark, Path, Rect
 from neural_flow.records import Stage, Summary
 from neural_flow.scene.look import Look
-from neural_flow.scene.shapes import Commands
+from neural_flow.scene.shapes import Commands, circle
 from neural_flow.scene.words import family
 from neural_flow.summaries._base import SUMMARIES, front_size
 from neural_flow.summaries._planes import Plane, map_side, num_planes, stack_marks
@@ -36,6 +36,21 @@ class FaceSize:
     height: float
     front_width: float
     front_height: float
+
+
+STUB_SIZE = FaceSize(9.0, 9.0, 9.0, 9.0)
+"""Of an output that hands out what an earlier card shows already."""
+
+
+def stub_marks(box: Box, look: Look) -> tuple[Mark, ...]:
+    """Draw the stub of such an output: an open end instead of the same picture again."""
+    theme = look.theme
+    x, y, half = box.x + box.width / 2, box.y + box.height / 2, box.width / 2 - theme.frame_width
+    ring = Path(
+        commands=circle(x, y, half), fill=theme.paper, stroke=theme.inferred, stroke_width=0.8, layer=_FRAME_LAYER
+    )
+    dot = Path(commands=circle(x, y, half * 0.42), fill=theme.inferred, layer=_FRAME_LAYER + 0.05)
+    return ring, dot
 
 
 def face_size(stage: Stage, look: Look) -> FaceSize:

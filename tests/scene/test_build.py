@@ -349,3 +349,12 @@ def test_an_empty_capture_is_a_figure_too(unet):
     assert not [mark for mark in scene.marks if isinstance(mark, Image)]
     fronts = [mark for mark in scene.marks if isinstance(mark, Rect) and mark.fill and mark.group == "stage-4"]
     assert len(fronts) == 6
+
+
+def test_an_output_that_repeats_an_earlier_card_is_an_open_end(unet):
+    nodes = unet.diagram.nodes
+    thin = replace(unet, diagram=replace(unet.diagram, nodes=(*nodes[:8], replace(nodes[8], is_thin=True), *nodes[9:])))
+    assert (thin.sizes().nodes[8].width, thin.sizes().nodes[8].height) == (9, 9)
+    marks = [mark for mark in thin.scene().marks if mark.group == "stage-8"]
+    assert not any(isinstance(mark, Image) for mark in marks)
+    assert [mark.text for mark in marks if isinstance(mark, Text)] == ["mask", "2×128²"]
