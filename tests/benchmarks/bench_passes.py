@@ -1,4 +1,4 @@
-"""What looking at a model costs beside running it; run: python tests/benchmarks/bench_passes.py [nets] [tiny] [deep] ...
+"""What looking at a model costs beside running it; run: python tests/benchmarks/bench_passes.py [nets] [tiny] [cold].
 
 Each row is a median over interleaved runs in one process, in CPU seconds (user and system) on one thread. A ratio is
 to one plain forward of the same model without gradients. The last column is what the row is meant to stay under.
@@ -240,12 +240,17 @@ print(time.process_time() - start, peak() - before)
 
 def run_fresh(code: str, *args: str) -> list[float]:
     """Run ``code`` in a process of its own and return the numbers that it prints."""
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/sample_models", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code), *args]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=fresh_environment())
     if done.returncode:
         raise RuntimeError(done.stderr[-3000:])
     return [float(word) for word in done.stdout.split()]
+
+
+def fresh_environment() -> dict[str, str]:
+    """Return the environment of a new process: one thread, compiled files kept as an installed package has them."""
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return env | {"PYTHONPATH": f"{ROOT}:{ROOT}/sample_models", "OMP_NUM_THREADS": "1"}
 
 
 def deep() -> None:
@@ -298,9 +303,10 @@ def cold() -> None:
             "help": ["-m", "neural_flow", "--help"],
         }
         times: dict[str, list[float]] = {name: [] for name in rows}
-        for _ in range(NUM_ROUNDS):
+        for _ in range(NUM_ROUNDS + 1):
             for name, words in rows.items():
                 times[name].append(fresh_seconds(words))
+        times = {name: found[1:] for name, found in times.items()}  # the first round compiles
     note = f"(forward {statistics.median(times['forward']):.2f} s)"
     report("cold render of the U-Net", ratio(times["render"], times["forward"]), "x", 1.5, note)
     report("neural-flow --help", statistics.median(times["help"]), "s", 0.25)
@@ -308,8 +314,7 @@ def cold() -> None:
 
 def fresh_seconds(words: list[str]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/sample_models", "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, *words], check=True, capture_output=True, cwd=ROOT, env=env)
+    subprocess.run([sys.executable, *words], check=True, capture_output=True, cwd=ROOT, env=fresh_environment())
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
