@@ -24,6 +24,9 @@ from neural_flow.theme import mix, rgb
 _GAP = 8.0
 _TEXT_GAP = 5.0
 _COLUMN_GAP = 12.0
+_BAR_GAP = 12.0
+_APART = 10.0
+"""Growth of the page, in points, that one row of bars is worth."""
 _MAX_STEPS = 120
 _KIND_WORDS = {"primary": "trunk", "skip": "skip", "merge": "merge", "branch": "branch", "return": "next turn"}
 _BAR_CAPTION = 6.6
@@ -80,8 +83,13 @@ def legend_marks(
     """
     entries = entries_of(look)
     bars = bars_of(look, drawn, cost_top)
-    choices = [_entry_blocks(entries, look)] if entries else []
-    choices += [[_bar_block(bar, look)] for bar in bars]
+    rows = [_entry_blocks(entries, look)] if entries else []
+    apart = [*rows, *([_bar_block(bar, look)] for bar in bars)]
+    joined = [*rows, [_row_of([_bar_block(bar, look) for bar in bars])]] if len(bars) > 1 else apart
+    # Bars stand side by side, unless the page would have to grow for it.
+    choices = min(
+        (joined, apart), key=lambda blocks: _growth(blocks, bool(entries), page, obstacles) + _APART * (blocks is apart)
+    )
     narrowest = [min(block.width for block in blocks) for blocks in choices]
     page = replace(page, width=max([page.width, *narrowest]))
     _, bottom = _places(choices, bool(entries), page, obstacles)
@@ -92,9 +100,34 @@ def legend_marks(
     if entries:
         block, x, y = places.pop(0)
         marks += _entries(entries, block, x, y, look)
+    if choices is joined and len(bars) > 1:
+        block, x, y = places.pop()
+        places = [(part, x + left, y) for part, left in _parts_of(block, [_bar_block(bar, look) for bar in bars])]
     for bar, (block, x, y) in zip(bars, places, strict=True):
         marks += _bar(bar, x + block.width, y, look)
     return marks, replace(page, height=bottom - page.y)
+
+
+def _growth(choices: Sequence[Sequence[Block]], has_entries: bool, page: Box, obstacles: Sequence[Box]) -> float:
+    """Return by how much the page grows for these blocks, both ways, in points."""
+    wider = max([0.0, *(min(block.width for block in blocks) - page.width for blocks in choices)])
+    _, bottom = _places(choices, has_entries, replace(page, width=page.width + wider), obstacles)
+    return wider + bottom - page.y - page.height
+
+
+def _row_of(blocks: Sequence[Block]) -> Block:
+    width = sum(block.width for block in blocks) + _BAR_GAP * (len(blocks) - 1)
+    return Block(width, max(block.height for block in blocks), 0)
+
+
+def _parts_of(row: Block, blocks: Sequence[Block]) -> list[tuple[Block, float]]:
+    """Return the blocks of a row with their offsets, the first at the right end."""
+    found: list[tuple[Block, float]] = []
+    right = row.width
+    for block in blocks:
+        found.append((block, right - block.width))
+        right -= block.width + _BAR_GAP
+    return found
 
 
 def _places(
