@@ -113,5 +113,9 @@ class CaptureSkippedWarning(NeuralFlowWarning):
     """A stage has no picture; the text says why."""
 
 
+class UnusedOptionWarning(NeuralFlowWarning):
+    """An option names something that is not in the figure."""
+
+
 class TopologyUnavailable(Exception):
     """Raised by a topology source that cannot answer; the fallback chain catches it."""

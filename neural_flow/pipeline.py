@@ -22,6 +22,7 @@ from neural_flow.capture.measure._base import MEASUREMENTS, MeasureOptions
 from neural_flow.capture.metadata import run_metadata_pass
 from neural_flow.capture.precision import autocast_as_asked
 from neural_flow.capture.session import Session
+from neural_flow.checks import check_look, check_options, shortened, warn_of_unused
 from neural_flow.diagram.build import build_diagram
 from neural_flow.drawing import Picture
 from neural_flow.errors import CaptureSkippedWarning, ForwardError, SelectionError
@@ -116,6 +117,9 @@ def draw(
 ) -> Drawing:
     """Draw a topology that was found earlier, or read from a graph file: no model is needed."""
     asked = options or Options()
+    check_look(asked)
+    if topology.failure is None:
+        warn_of_unused(asked, topology, capture)
     captured = capture or Capture()
     scene = make_scene(topology, captured, measurements, asked)
     picture = Picture(topology=topology, capture=captured, measurements=measurements, scenes=(scene,))
@@ -132,6 +136,7 @@ class _Run:
         self.args = as_arguments(args)
         self.kwargs = dict(kwargs or {})
         self.asked = Options(**options)
+        check_options(self.asked)
         self._raised: Exception | None = None
 
     def autocast(self) -> AbstractContextManager[object]:
@@ -205,8 +210,11 @@ class _Run:
                 picture_ids=None if asked.opened else drawn_stage_ids(topology),
                 on_raise=self._keep,
             )
+        missing: dict[str, list[str]] = {}
         for stage_id, reason in captured.skipped.items():
-            self._miss(f"a missing picture: {topology.stages[stage_id].name}", "no picture of ", reason)
+            missing.setdefault(reason, []).append(topology.stages[stage_id].name)
+        for reason, names in missing.items():
+            self._miss("a missing picture: ", "no picture of ", shortened(names), reason)
         if is_untrained(self.model):
             captured = dataclasses.replace(captured, notes=(*captured.notes, "untrained"))
         return captured
@@ -225,12 +233,12 @@ class _Run:
                     found_numbers = measure(self.model, self.args, self.kwargs, topology, options)
                 yield found_numbers
             except Exception as error:  # a figure without this number is worth having
-                self._miss(f"a missing measurement: {name}", "cannot measure ", describe_error(error))
+                self._miss("a missing measurement: ", "cannot measure ", name, describe_error(error))
 
-    def _miss(self, what: str, words: str, reason: str) -> None:
+    def _miss(self, refused: str, words: str, what: str, reason: str) -> None:
         if self.asked.strict:
-            raise SelectionError(f"--strict refused {what}: {reason}", hint="leave --strict out")
-        warnings.warn(f"{words}{what.partition(': ')[2]}: {reason}", CaptureSkippedWarning, stacklevel=4)
+            raise SelectionError(f"--strict refused {refused}{what}: {reason}", hint="leave --strict out")
+        warnings.warn(f"{words}{what}: {reason}", CaptureSkippedWarning, stacklevel=4)
 
     def _keep(self, error: Exception) -> None:
         self._raised = self._raised or error

@@ -47,6 +47,7 @@ UNITS: dict[str, tuple[float, set[str]]] = {
     "why": (2.0, {"networkx"}),
     "diff_figure": (2.1, set()),
     "options": (3.0, {"torch"}),
+    "checks": (3.1, {"torch"}),
     "results": (3.1, {"networkx", "numpy"}),
     "pipeline": (3.2, {"torch", "numpy"}),
     "build": (4.0, {"torch", "numpy"}),

@@ -1,0 +1,109 @@
+"""Refuse what cannot be done before a model runs, and say which options found nothing to work on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+
+import torch
+
+from neural_flow.capture._attention_watch import heads_for, parse_heads
+from neural_flow.capture.measure._base import MEASUREMENTS
+from neural_flow.errors import ExportError, UnknownNameError, UnusedOptionWarning, UsageError
+from neural_flow.layout._base import LAYOUT_STYLES
+from neural_flow.options import Options, layout_options
+from neural_flow.records import Capture, Topology
+from neural_flow.scene.words import matches
+from neural_flow.summaries._colormaps import colormap
+from neural_flow.text_metrics import text_width
+from neural_flow.theme import get_theme
+from neural_flow.topology._base import TOPOLOGY_SOURCES
+
+MAX_NAMES = 6
+
+
+def check_options(asked: Options) -> None:
+    """Refuse options that name something unknown: a model may run for minutes before they are read.
+
+    Raises:
+        UsageError: an option is malformed, or names a thing that does not exist.
+    """
+    check_look(asked)
+    if asked.topology != "auto":
+        TOPOLOGY_SOURCES.get(asked.topology)
+    if asked.color_by not in (None, "params") and asked.color_by not in MEASUREMENTS.names():
+        raise UnknownNameError("measurement", str(asked.color_by), ("params", *MEASUREMENTS.names()))
+    parse_heads(asked.heads)
+    _check_batch_dim(asked.batch_dim)
+    if asked.sample < 0:
+        raise UsageError(f"sample {asked.sample} is no example", hint="--sample counts from 0")
+    _check_device(asked.capture_device)
+
+
+def check_look(asked: Options) -> None:
+    """Refuse options of the look that name something unknown.
+
+    Raises:
+        UsageError: as above.
+    """
+    get_theme(asked.theme)
+    layout_options(asked)
+    if asked.layout != "auto":
+        LAYOUT_STYLES.get(asked.layout)
+    if asked.cmap is not None:
+        colormap(asked.cmap)
+    if asked.font is not None:
+        try:
+            text_width("x", 1.0, font_file=asked.font)
+        except ExportError as error:
+            raise UsageError(str(error), hint=error.hint) from error
+
+
+def warn_of_unused(asked: Options, topology: Topology, capture: Capture | None = None) -> None:
+    """Say which names among the options fit no stage.
+
+    Args:
+        asked: the options.
+        topology: what is drawn.
+        capture: what was captured, from which it is known where attention was seen; None where nothing was.
+    """
+    names = [stage.path or stage.name for stage in topology.stages]
+    either = {name for stage in topology.stages for name in (stage.path, stage.name)}
+    for name in asked.labels:
+        if name not in either:
+            _say_unused(f"--label {name}=...", "stage", names)
+    for glob in (asked.highlight,) if isinstance(asked.highlight, str) else asked.highlight:
+        if not any(matches(name, (glob,)) for name in names):
+            _say_unused(f"--highlight {glob}", "stage", names)
+    if capture is None or asked.heads is None or not asked.attention:
+        return
+    seen = [stage.path or stage.name for stage in topology.stages if stage.stage_id in capture.attention]
+    for text in asked.heads.split():
+        if not any(heads_for(parse_heads(text), path) for path in seen):
+            _say_unused(f"--heads {text}", "stage with attention weights", seen)
+
+
+def shortened(names: Iterable[str]) -> str:
+    """Return the first names as a list in words, and how many more there are."""
+    known = [*dict.fromkeys(names)]
+    more = f" and {len(known) - MAX_NAMES} more" if len(known) > MAX_NAMES else ""
+    return ", ".join(known[:MAX_NAMES]) + more
+
+
+def _say_unused(option: str, what: str, names: Iterable[str]) -> None:
+    there = shortened(names)
+    warnings.warn(f"{option} fits no {what}; there {f'are {there}' if there else 'is none'}", UnusedOptionWarning, 4)
+
+
+def _check_batch_dim(batch_dim: str | int) -> None:
+    if batch_dim in ("auto", "none") or (isinstance(batch_dim, int) and batch_dim >= 0):
+        return
+    raise UsageError(f"batch dimension {batch_dim!r} is no dimension", hint="write --batch-dim 0, auto or none")
+
+
+def _check_device(name: str) -> None:
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        cause = str(error).partition("\n")[0]
+        raise UsageError(f"cannot keep pictures on {name!r}\n{cause}", hint="leave --capture-device out") from error

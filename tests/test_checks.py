@@ -1,0 +1,98 @@
+"""Options that name something unknown are refused before the model runs; names that fit nothing are said."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from neural_flow.checks import MAX_NAMES, shortened
+from neural_flow.errors import CaptureSkippedWarning, UnusedOptionWarning, UsageError
+from neural_flow.options import Options
+from neural_flow.pipeline import draw, render
+
+
+class Never(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise AssertionError("the model ran")
+
+
+class Attending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.last = nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.attention(x, x, x)[0])
+
+
+UNKNOWN: list[dict[str, Any]] = [
+    {"theme": "pink"},
+    {"layout": "spiral"},
+    {"cmap": "jet2"},
+    {"width": "wide"},
+    {"font": "no such file.ttf"},
+    {"topology": "guess"},
+    {"color_by": "taste"},
+    {"heads": "all of them"},
+    {"batch_dim": "x"},
+    {"batch_dim": -1},
+    {"sample": -1},
+    {"capture_device": "cuda:99"},
+    {"capture_device": "toaster"},
+]
+
+
+@pytest.mark.parametrize("options", UNKNOWN, ids=str)
+def test_nothing_runs_where_an_option_is_unknown(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        render(Never(), torch.rand(1, 2), **options)
+    assert caught.value.hint
+
+
+def test_the_hint_for_colours_knows_parameters() -> None:
+    with pytest.raises(UsageError, match="flops, gradient, memory, params"):
+        render(Never(), torch.rand(1, 2), color_by="taste")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"labels": {"first": "First"}}, "--label first=... fits no stage; there are x, attention, last, output"),
+        ({"highlight": "first"}, "--highlight first fits no stage"),
+        ({"highlight": ["last", "fir*"]}, r"--highlight fir\* fits no stage"),
+        ({"heads": "last:0"}, "--heads last:0 fits no stage with attention weights; there are attention"),
+    ],
+)
+def test_names_that_fit_nothing_are_said(options: dict[str, Any], said: str) -> None:
+    with pytest.warns(UnusedOptionWarning, match=said):
+        render(Attending(), torch.rand(2, 5, 8), **options)
+
+
+def test_names_that_fit_are_not() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawing = render(
+            Attending(), torch.rand(2, 5, 8), labels={"last": "Head", "x": "Image"}, highlight="l*", heads="attention:1"
+        )
+        draw(drawing.picture.topology, options=Options(heads="attention:1", labels={"last": "Head"}))
+    with pytest.warns(UnusedOptionWarning, match="--label first"):
+        draw(drawing.picture.topology, options=Options(labels={"first": "Head"}))
+
+
+def test_stages_without_picture_are_said_in_one_line_for_each_reason() -> None:
+    model = nn.Sequential(*[nn.Linear(width, width + 1) for width in range(3, 13)]).to("meta")
+    with pytest.warns(CaptureSkippedWarning) as caught:
+        render(model, torch.rand(2, 3, device="meta"), fold=False)
+    assert len(caught) == 1
+    assert str(caught[0].message).startswith("no picture of input, 0, 1, 2, 3, 4 and 6 more: the tensor has no values")
+
+
+def test_lists_of_names_are_cut() -> None:
+    assert shortened("abc") == "a, b, c"
+    assert shortened(["a", "b", "a"]) == "a, b"
+    assert shortened(f"{number}" for number in range(MAX_NAMES + 2)) == "0, 1, 2, 3, 4, 5 and 2 more"
+    assert shortened([]) == ""
