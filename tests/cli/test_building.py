@@ -239,3 +239,19 @@ def test_thirty_models_with_their_own_utils(run: Run, folder: Path) -> None:
     for number in range(30):
         graph = json.loads((folder / f"model{number:02}.json").read_text())
         assert graph["model"]["num_params"] == 3 * (number + 1)
+
+
+@pytest.mark.slow
+def test_another_instruction_set_changes_no_file(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "pyproject.toml").write_text(
+        '[[tool.neural-flow.figures]]\ntarget = "sample:unet"\noutputs = ["figures/unet.svg", "figures/unet.png"]\n'
+        'graph = "figures/unet.json"\n'
+    )
+    assert run("build").code == 0
+    written = contents(folder)
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    result = run("build")
+    assert states(result.stdout) == {"unet": "unchanged"}
+    assert contents(folder) == written
+    assert run("check").code == 0
