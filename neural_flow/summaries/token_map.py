@@ -11,6 +11,7 @@ from neural_flow.summaries._pixels import as_real, largest, shrink, to_indices
 from neural_flow.summaries._planes import badge_marks, frame_marks, image_mark, infinity_marks, palette
 
 _MAX_COLUMNS = 96
+_MAX_BLOCK = 1 << 19  # values of the temporaries: scores of a whole vocabulary are as large as all else together
 
 
 @SUMMARIES.register("token_map")
@@ -31,10 +32,7 @@ class TokenMap:
         shown = tensor
         columns: tuple[int, ...] = ()
         if num_features > _MAX_COLUMNS:
-            rows = as_real(tensor[:: max(1, num_tokens // 256)])
-            # torch.var over the first dimension is twenty times slower
-            rank = (rows - rows.mean(dim=0)).square_().mean(dim=0).nan_to_num(torch.inf, torch.inf)
-            kept = largest(rank, _MAX_COLUMNS).sort().values
+            kept = largest(_spread(tensor[:: max(1, num_tokens // 256)]), _MAX_COLUMNS).sort().values
             columns, shown = tuple(kept.tolist()), tensor[:, kept]
         indices, facts = to_indices(shrink(as_real(shown)[None], context.max_side), "stage")
         return {"cells": indices[0]}, {
@@ -60,3 +58,14 @@ class TokenMap:
             *frame_marks(box, style),
             *badge_marks(summary, box, style),
         )
+
+
+def _spread(rows: torch.Tensor) -> torch.Tensor:
+    """Return the variance of each column, infinite where not all is finite."""
+    blocks = rows.split(max(1, _MAX_BLOCK // rows.shape[0]), dim=1)
+    return torch.cat([_block_spread(as_real(block)) for block in blocks]).nan_to_num(torch.inf, torch.inf)
+
+
+def _block_spread(rows: torch.Tensor) -> torch.Tensor:
+    # torch.var over the first dimension is twenty times slower
+    return (rows - rows.mean(dim=0)).square_().mean(dim=0)
