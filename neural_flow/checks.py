@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 
@@ -77,10 +77,23 @@ def warn_of_unused(asked: Options, topology: Topology, capture: Capture | None =
             _say_unused(f"--highlight {glob}", "stage", names)
     if capture is None or asked.heads is None or not asked.attention:
         return
-    seen = [stage.path or stage.name for stage in topology.stages if stage.stage_id in capture.attention]
+    num_heads = {
+        str(found.facts["path"]): int(found.facts["num_heads"])
+        for summaries in capture.attention.values()
+        for found in summaries
+    }
     for text in asked.heads.split():
-        if not any(heads_for(parse_heads(text), path) for path in seen):
-            _say_unused(f"--heads {text}", "stage with attention weights", seen)
+        _warn_of_heads(text, num_heads)
+
+
+def _warn_of_heads(text: str, num_heads: Mapping[str, int]) -> None:
+    wanted = {path: heads for path in num_heads if (heads := heads_for(parse_heads(text), path))}
+    if not wanted:
+        _say_unused(f"--heads {text}", "module whose attention weights were seen", num_heads)
+    for path, heads in wanted.items():
+        if any(head >= num_heads[path] for head in heads):
+            _say(f"--heads {text} asks for heads that {path} has not; it has {num_heads[path]}, counted from 0")
+            return
 
 
 def shortened(names: Iterable[str]) -> str:
@@ -92,7 +105,11 @@ def shortened(names: Iterable[str]) -> str:
 
 def _say_unused(option: str, what: str, names: Iterable[str]) -> None:
     there = shortened(names)
-    warnings.warn(f"{option} fits no {what}; there {f'are {there}' if there else 'is none'}", UnusedOptionWarning, 4)
+    _say(f"{option} fits no {what}; there {f'are {there}' if there else 'is none'}")
+
+
+def _say(text: str) -> None:
+    warnings.warn(text, UnusedOptionWarning, stacklevel=5)
 
 
 def _check_batch_dim(batch_dim: str | int) -> None:

@@ -53,6 +53,17 @@ def test_nothing_runs_where_an_option_is_unknown(options: dict[str, Any]) -> Non
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("options", [{"sample": 2}, {"sample": 5, "batch_dim": 1}, {"batch_dim": 3}], ids=str)
+def test_an_example_that_is_not_there_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"there is no example|no input has a dimension 3"):
+        render(Attending(), torch.rand(2, 5, 8), **options)
+
+
+@pytest.mark.parametrize("options", [{"sample": 1}, {"sample": 4, "batch_dim": 1}, {"batch_dim": "none"}], ids=str)
+def test_an_example_that_is_there_is_not(options: dict[str, Any]) -> None:
+    assert not render(Attending(), torch.rand(2, 5, 8), **options).picture.capture.skipped
+
+
 def test_the_hint_for_colours_knows_parameters() -> None:
     with pytest.raises(UsageError, match="flops, gradient, memory, params"):
         render(Never(), torch.rand(1, 2), color_by="taste")
@@ -64,7 +75,8 @@ def test_the_hint_for_colours_knows_parameters() -> None:
         ({"labels": {"first": "First"}}, "--label first=... fits no stage; there are x, attention, last, output"),
         ({"highlight": "first"}, "--highlight first fits no stage"),
         ({"highlight": ["last", "fir*"]}, r"--highlight fir\* fits no stage"),
-        ({"heads": "last:0"}, "--heads last:0 fits no stage with attention weights; there are attention"),
+        ({"heads": "last:0"}, "--heads last:0 fits no module whose attention weights were seen; there are attention"),
+        ({"heads": "attention:1,2"}, "--heads attention:1,2 asks for heads that attention has not; it has 2"),
     ],
 )
 def test_names_that_fit_nothing_are_said(options: dict[str, Any], said: str) -> None:

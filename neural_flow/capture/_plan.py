@@ -11,6 +11,7 @@ from math import prod
 import torch
 from torch import nn
 
+from neural_flow.errors import UsageError
 from neural_flow.module_calls import clean_path, module_paths
 from neural_flow.records import Edge, ModuleCall, Stage, TensorMeta, Topology, Trace
 
@@ -146,6 +147,9 @@ def find_batch(
         inputs: the tensor leaves of the arguments.
         batch_dim: ``auto``, a dimension, or ``none`` / None.
         trace: what ran, from which a call without batch, or with the sequence first, is told.
+
+    Raises:
+        UsageError: no input has that dimension.
     """
     floating = [leaf for leaf in inputs if (leaf.is_floating_point() or leaf.is_complex()) and leaf.dim() > 0]
     asked = floating or [leaf for leaf in inputs if leaf.dim() > 0]
@@ -153,6 +157,8 @@ def find_batch(
         return Batch()
     if batch_dim != "auto":
         dim = int(batch_dim)
+        if all(leaf.dim() <= dim for leaf in asked):
+            raise UsageError(f"no input has a dimension {dim}", hint="write --batch-dim 0, auto or none")
         return Batch(dim, max((_size_at(leaf, dim) for leaf in asked), default=0), _lengths(asked, dim))
     if _is_unbatched(trace) or _is_graph(inputs):
         return Batch()

@@ -17,6 +17,7 @@ from neural_flow.capture._op_watch import OpWatch
 from neural_flow.capture._pictures import Pictures
 from neural_flow.capture._plan import CallKey, Plan, choose_leaf, find_batch, make_plan, written_params
 from neural_flow.capture.session import Session
+from neural_flow.errors import UsageError
 from neural_flow.module_calls import CallFrame, ModuleCallStack, module_paths
 from neural_flow.nested import tensor_leaves
 from neural_flow.probe import Probe, observe_every_emit
@@ -87,6 +88,9 @@ def run_capture_pass(
 
     Returns:
         Summaries and statistics by stage id, all read-only numpy arrays.
+
+    Raises:
+        UsageError: the batch has no such dimension, or no such example.
     """
     plan, asked_heads = make_plan(topology, trace), parse_heads(heads)
     context = SummaryContext(
@@ -106,9 +110,12 @@ def run_capture_pass(
         model, args, kwargs, train=train, seed=seed, grad=grad, device=device, written_params=written
     ) as session:
         leaves = [leaf for _, leaf in input_leaves(model, session.args, session.kwargs)]
+        batch = find_batch(model, leaves, batch_dim, trace)
+        if 0 < batch.size <= sample:
+            raise UsageError(f"there is no example {sample}: the batch has {batch.size}", hint="--sample counts from 0")
         pictures = Pictures(
             context=context,
-            batch=find_batch(model, leaves, batch_dim, trace),
+            batch=batch,
             capture_device=torch.device(capture_device),
             has_stats=has_stats,
             wanted=None if picture_ids is None else frozenset(picture_ids),
