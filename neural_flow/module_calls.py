@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.utils.parametrize import is_parametrized
@@ -113,6 +115,16 @@ def module_paths(model: nn.Module) -> dict[nn.Module, str]:
     return paths
 
 
+def _num_positional(kind: type[nn.Module]) -> int:
+    """Return how many positional arguments leave no room for keywords in calls of modules of this class."""
+    forward = getattr(kind, "forward", None)  # scripted modules have one only by name
+    if not isinstance(forward, FunctionType) or issubclass(kind, torch.jit.ScriptModule):
+        return sys.maxsize
+    code = forward.__code__
+    has_more = code.co_kwonlyargcount or code.co_flags & inspect.CO_VARKEYWORDS
+    return sys.maxsize if has_more else code.co_argcount - 1
+
+
 class ModuleCallStack:
     """Follow the module calls of one model in one thread, through global module hooks.
 
@@ -149,6 +161,7 @@ class ModuleCallStack:
         self._call_counts: dict[nn.Module, int] = {}
         self._thread_id = 0
         self._has_kwargs = False
+        self._num_positional: dict[type[nn.Module], int] = {}
         self._pre_handle: RemovableHandle | None = None
         self._handle: RemovableHandle | None = None
 
@@ -187,7 +200,15 @@ class ModuleCallStack:
         self.num_calls += 1
         self.current = frame
         if self._on_enter is not None:
-            self._on_enter(frame, args, hooked_call_kwargs(1) if self._has_kwargs else None)
+            kwargs: dict[str, Any] | None = None
+            if self._has_kwargs:
+                kind = type(module)
+                limit = self._num_positional.get(kind)
+                if limit is None:
+                    limit = self._num_positional[kind] = _num_positional(kind)
+                is_full = len(args) >= limit and "forward" not in vars(module)
+                kwargs = {} if is_full else hooked_call_kwargs(1)
+            self._on_enter(frame, args, kwargs)
 
     def _exit_call(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
         # torch hands kwargs on only where forward returned; after an exception it calls with (args, output)

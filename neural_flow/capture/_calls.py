@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,20 +16,31 @@ from neural_flow.nested import tensor_leaves
 from neural_flow.records import Failure, ModuleCall
 
 
-@dataclass(slots=True, eq=False)
 class FollowedCall:
-    """One module call while it is being followed."""
+    """One module call while it is being followed; a plain class, because one is made for every call.
 
-    frame: CallFrame
-    parent_id: int | None
-    first_op_id: int = 0
-    end_op_id: int | None = None
-    has_kwargs: bool = True
-    inputs: list[RawMeta] = field(default_factory=list)
-    input_refs: list[Refs] = field(default_factory=list)
-    outputs: list[RawMeta] = field(default_factory=list)
-    output_refs: list[Refs] = field(default_factory=list)
-    has_returned: bool = False
+    Args:
+        frame: the call on the stack.
+        has_kwargs: whether its keyword arguments were seen when it was entered.
+    """
+
+    __slots__ = (
+        "end_op_id", "first_op_id", "frame", "has_kwargs", "has_returned", "input_refs", "inputs", "output_refs",
+        "outputs", "parent_id",
+    )  # fmt: skip
+
+    def __init__(self, frame: CallFrame, *, has_kwargs: bool) -> None:
+        parent = frame.parent
+        self.frame = frame
+        self.parent_id = None if parent is None else parent.call_id
+        self.first_op_id = 0
+        self.end_op_id: int | None = None
+        self.has_kwargs = has_kwargs
+        self.has_returned = False
+        self.inputs: list[RawMeta] = []
+        self.input_refs: list[Refs] = []
+        self.outputs: list[RawMeta] = []
+        self.output_refs: list[Refs] = []
 
     def finished(self, num_ops: int) -> ModuleCall:
         """Return the record of this call; one that never ended took all ``num_ops`` ops."""

@@ -48,6 +48,9 @@ ARRAY_READERS = frozenset({"tensor", "as_tensor", "asarray"})
 FROM_LITERALS = frozenset({"lift_fresh", "lift_fresh_copy", "lift"})
 """Functions whose argument is a tensor just made of Python numbers."""
 
+JOINERS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack", "row_stack"})
+"""Functions that lay tensors side by side."""
+
 _RENORMALIZES = frozenset({"embedding", "embedding_bag"})  # with max_norm they scale rows of their weight in place
 
 _LENDS_FIRST = frozenset(
@@ -74,6 +77,7 @@ class Traits(NamedTuple):
     is_plain: bool
 
 
+_SPECIAL = (UPDATES_ASIDE, ARRAY_ESCAPES, ARRAY_READERS, FROM_LITERALS, JOINERS, _RENORMALIZES)
 _TRAITS: dict[Any, Traits] = {}
 
 
@@ -88,7 +92,7 @@ def traits_of(func: Callable[..., Any]) -> Traits:
         or name in ("__get__", "__set__")
         or name.startswith("_foreach_")
         or num_lenders(name) != (0, 0)
-        or any(name in names for names in (UPDATES_ASIDE, ARRAY_ESCAPES, ARRAY_READERS, FROM_LITERALS, _RENORMALIZES))
+        or any(name in names for names in _SPECIAL)
     )
     traits = Traits(name, not is_special)
     with contextlib.suppress(TypeError):  # not hashable

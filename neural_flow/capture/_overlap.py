@@ -25,14 +25,32 @@ def region_of(tensor: torch.Tensor) -> Region:
     Raises:
         RuntimeError: the tensor has no strides or no storage (sparse, nested, wrapped by a function transform).
     """
+    return _region(tensor, tuple(tensor.shape), 0)
+
+
+def regions_along(tensor: torch.Tensor, dim: int, sizes: Sequence[int]) -> list[Region]:
+    """Return the bytes of the parts that lie one after the other along ``dim``.
+
+    Raises:
+        RuntimeError: as ``region_of``.
+    """
+    found: list[Region] = []
+    start = 0
+    for size in sizes:
+        found.append(_region(tensor, (*tensor.shape[:dim], size, *tensor.shape[dim + 1 :]), start * tensor.stride(dim)))
+        start += size
+    return found
+
+
+def _region(tensor: torch.Tensor, shape: tuple[int, ...], offset: int) -> Region:
     item = tensor.element_size()
     dims = [
         (int(stride) * item, int(size))
-        for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
+        for stride, size in zip(tensor.stride(), shape, strict=True)
         if size != 1 and stride != 0
     ]
-    start = int(tensor.storage_offset()) * item
-    if any(size == 0 for size in tensor.shape):
+    start = (int(tensor.storage_offset()) + offset) * item
+    if any(size == 0 for size in shape):
         return Region(start, start, True, ())
     if item > 1:
         dims.append((1, item))

@@ -13,6 +13,7 @@ from neural_flow.capture._frames import is_reached_by_name, location_text, user_
 from neural_flow.capture._functions import (
     ARRAY_READERS,
     FROM_LITERALS,
+    JOINERS,
     OVERWRITES,
     UPDATES_ASIDE,
     num_lenders,
@@ -29,6 +30,7 @@ from neural_flow.capture._writes import (
     elementwise_calls,
     is_among,
     is_array,
+    parts_along,
 )
 from neural_flow.records import OpNode, OpRole, ValueRef
 
@@ -88,8 +90,9 @@ class Recorder:
         is_tagged = self.values.is_tagged
         fresh = [out for out in outputs if not is_tagged(out) and not is_among(out, call.leaves)]
         if len(outputs) > 1 and (sources := self._separate_sources(call.leaves, fresh)) is not None:
-            for source, out in zip(sources, fresh, strict=True):
-                self._make(call, self.sources([source], out), [out])
+            for index, (source, out) in enumerate(zip(sources, fresh, strict=True)):
+                # one call stays one op, so that others can count calls; its further pieces only hand on
+                self._make(call, self.sources([source], out), [out], "alias" if index else "op")
         elif fresh:
             self._record_pure(call, fresh)
 
@@ -111,11 +114,21 @@ class Recorder:
             parents = self._escaped_here()
             role = "opaque" if parents else "op"
         self._make(call, (parents, params), fresh, role)
+        if call.name in JOINERS and len(fresh) == 1:
+            self._note_parts(call, fresh[0])
+
+    def _note_parts(self, call: OpCall, made: torch.Tensor) -> None:
+        joined = parts_along(call, made)
+        if joined is None:
+            return
+        refs = [self.values.read(leaf) or () for leaf in call.leaves]
+        if any(one != refs[0] for one in refs):
+            self.values.note_parts(made, *joined, refs)
 
     def _make(self, call: OpCall, sources: tuple[Refs, tuple[int, ...]], outputs: Tensors, role: OpRole = "op") -> None:
         op_id = self.add(call.func, *sources, outputs, role)
         for index, out in enumerate(outputs):
-            self.values.tag(out, ((op_id, index),), op_id, can_be_view=role == "op")
+            self.values.tag(out, ((op_id, index),), op_id, can_be_view=role in ("op", "alias"))
 
     def _separate_sources(self, leaves: Tensors, outputs: Tensors) -> Tensors | None:
         """Return the one argument that each output is a view of, where one op for all would say too much.
@@ -130,7 +143,10 @@ class Recorder:
             if source is None or log is None:
                 return None
             found.append(source)
-        has_parts = any((log := values.log_of(leaf)) is not None and log.writes for leaf in found)
+        has_parts = any(
+            ((log := values.log_of(leaf)) is not None and log.writes) or values.read_part(leaf, out) is not None
+            for leaf, out in zip(found, outputs, strict=True)
+        )
         return found if has_parts or any(leaf is not found[0] for leaf in leaves) else None
 
     def _record_write(self, call: OpCall, outputs: Tensors) -> None:
@@ -219,6 +235,18 @@ class Recorder:
         refs = self.add_source(tensor, "unknown", "unknown")
         self.unknown.append((refs[0][0], weakref.ref(tensor)))
         return refs
+
+    def meta_of(self, tensor: torch.Tensor, refs: Refs) -> RawMeta:
+        """Return what ``tensor`` is; where it holds just what one op made, from that op's record.
+
+        Args:
+            tensor: any tensor.
+            refs: the values that it holds.
+        """
+        if len(refs) == 1 and self.values.holds(tensor, refs):
+            op_id, index = refs[0]
+            return self.ops[op_id][3][index]
+        return raw_meta(tensor)
 
     def add_output(self, leaf: torch.Tensor, first_op_id: int, inputs: Callable[[], Tensors]) -> int | None:
         """Make an output of a call the call's own value: return the id of the op that stands for it, if it needs one.

@@ -22,22 +22,27 @@ class StorageLog:
         base: the values that fill the whole storage.
         time: the op that made it; ``last_time`` is the last op that wrote it.
         param_id: the parameter that this storage belongs to, or None.
+
+    Attributes:
+        parts: what ``base`` was put together from (the arguments of a cat), and where each lies; empty if from one.
+        writes: what was written since.
     """
 
-    __slots__ = ("base", "last_time", "param_id", "storage", "writes")
+    __slots__ = ("base", "last_time", "param_id", "parts", "storage", "writes")
 
     def __init__(self, storage: torch.UntypedStorage, base: Refs, time: int, param_id: int | None = None) -> None:
         self.storage = weakref.ref(storage)
         self.base = base
         self.last_time = time
         self.param_id = param_id
+        self.parts: list[tuple[Refs, Region]] = []
         self.writes: list[tuple[ValueRef, Region]] = []
 
     def write(self, ref: ValueRef, time: int, region: Region, nbytes: int) -> None:
         """Note that op ``time`` wrote ``region`` of a storage of ``nbytes`` bytes."""
         self.last_time = time
         if region.is_dense and region.start == 0 and region.end >= nbytes:
-            self.base, self.writes = (ref,), []
+            self.base, self.parts, self.writes = (ref,), [], []
             return
         self.writes = [old for old in self.writes if not does_cover(region, old[1])]
         self.writes.append((ref, region))
@@ -45,6 +50,8 @@ class StorageLog:
     def read(self, region: Region) -> Refs:
         """Return the values that ``region`` holds."""
         base = self.base
+        if self.parts and (narrow := self.part_refs(region)) is not None:
+            base = narrow
         found: list[tuple[ValueRef, Region]] = []
         for write in self.writes:
             if do_overlap(write[1], region):
@@ -54,6 +61,11 @@ class StorageLog:
         if base and 1 < len(found) <= _MAX_PARTS and do_fill([written for _, written in found], region):
             base = ()
         return tuple(dict.fromkeys((*base, *(ref for ref, _ in found))))
+
+    def part_refs(self, region: Region) -> Refs | None:
+        """Return the values of the parts that ``region`` overlaps; None where it overlaps all of them."""
+        found = [refs for refs, part in self.parts if do_overlap(part, region)]
+        return None if len(found) == len(self.parts) else tuple(dict.fromkeys(ref for refs in found for ref in refs))
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:

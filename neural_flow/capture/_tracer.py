@@ -169,8 +169,7 @@ class Tracer:
         return no_torch_function()
 
     def _on_enter(self, frame: CallFrame, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
-        parent = frame.parent
-        call = FollowedCall(frame, None if parent is None else parent.call_id, has_kwargs=kwargs is not None)
+        call = FollowedCall(frame, has_kwargs=kwargs is not None)
         self._calls.append(call)
         with self._quiet():
             try:
@@ -188,8 +187,9 @@ class Tracer:
         if self.is_following and call.parent_id is None:
             self._tag_inputs(call.frame.module, args, kwargs)
         for leaf in tensors_in((*args, *kwargs.values()) if kwargs else args):
-            call.inputs.append(raw_meta(leaf))
-            call.input_refs.append(recorder.read(leaf) if self.is_following else ())
+            refs = recorder.read(leaf) if self.is_following else ()
+            call.inputs.append(recorder.meta_of(leaf, refs))
+            call.input_refs.append(refs)
 
     def _tag_inputs(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Make a source of every tensor that the model is called with; one given twice gets two."""
@@ -232,7 +232,7 @@ class Tracer:
         if self.is_following and call.parent_id is not None and isinstance(output, torch.Tensor):
             refs = recorder.values.read(output)
             if refs and refs[-1][0] >= call.first_op_id:  # by far the most calls: one tensor, made inside
-                call.outputs.append(raw_meta(output))
+                call.outputs.append(recorder.meta_of(output, refs))
                 call.output_refs.append(refs)
                 return output
         can_replace = {id(leaf) for leaf in replaceable_leaves(output, is_ours=held <= unheld_refcount())}

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import torch
 
-from neural_flow.capture._overlap import region_of
+from neural_flow.capture._overlap import region_of, regions_along
 from neural_flow.capture._storage_log import Refs, StorageLog, storage_of
 from neural_flow.records import ValueRef
 from neural_flow.torch_private import wrapped_tensors
@@ -74,6 +74,8 @@ class ValueTable:
             storage = tensor.untyped_storage() if type(tensor) is torch.Tensor else storage_of(tensor)
             if log.storage() is storage:  # else it was given other bytes, unseen
                 if log.last_time <= time and not (is_view and log.writes):
+                    if view is not None and log.parts and (narrow := self.read_part(tensor, view)) is not None:
+                        return narrow
                     return refs
                 return _read_log(log, tensor, view)
         elif id(tensor) in self.param_ids or id(tensor) in self._constants:
@@ -83,6 +85,27 @@ class ValueTable:
         if log is not None:
             return _read_log(log, tensor, view)
         return self._read_inner(tensor)
+
+    def read_part(self, tensor: torch.Tensor, view: torch.Tensor) -> Refs | None:
+        """Return the values that ``view`` shows, where ``tensor``, put together from parts, holds more than these."""
+        log = self.log_of(tensor)
+        if log is None or not log.parts or log.writes or storage_of(view) is not log.storage():
+            return None
+        try:
+            narrow = log.part_refs(region_of(view))
+            return None if narrow is None or narrow == log.part_refs(region_of(tensor)) else narrow
+        except RuntimeError:
+            return None
+
+    def note_parts(self, tensor: torch.Tensor, dim: int, sizes: Sequence[int], refs: Sequence[Refs]) -> None:
+        """Note that ``tensor``, just made, holds these values one after the other along ``dim``."""
+        log = self.log_of(tensor)
+        if log is None or log.writes:
+            return
+        try:
+            log.parts = list(zip(refs, regions_along(tensor, dim, sizes), strict=True))
+        except RuntimeError:
+            return
 
     def _read_inner(self, tensor: torch.Tensor) -> Refs | None:
         """Return what the tensors hold that ``tensor`` wraps: under function transforms, in subclasses."""
@@ -105,6 +128,11 @@ class ValueTable:
         """Return whether this very object was seen being made or written."""
         tag = self._tags.get(id(tensor))
         return tag is not None and tag[0]() is tensor
+
+    def holds(self, tensor: torch.Tensor, refs: Refs) -> bool:
+        """Return whether ``refs``, as ``read`` returned them, are what this very object was tagged with."""
+        tag = self._tags.get(id(tensor))
+        return tag is not None and tag[1] is refs and tag[0]() is tensor
 
     def is_tagged(self, tensor: torch.Tensor) -> bool:
         """Return whether this very object was seen being made, or exists since before the run."""

@@ -12,6 +12,7 @@ from neural_flow.capture._functions import is_in_place
 
 Tensors = list[torch.Tensor]
 
+_MAX_JOINED = 64  # longer lists are taken as a whole
 _BASIC_INDEX = (int, slice, type(None), type(Ellipsis))
 
 
@@ -114,6 +115,26 @@ def assigned_part(args: tuple[Any, ...]) -> torch.Tensor | None:
         return target[index]
     except Exception:  # an index that only this tensor's own class understands
         return None
+
+
+def parts_along(call: OpCall, made: torch.Tensor) -> tuple[int, list[int]] | None:
+    """Return the dimension along which a cat or stack laid its arguments, and the size of each; None if unknown."""
+    leaves, rank = call.leaves, made.dim()
+    if not 1 < len(leaves) <= _MAX_JOINED or not rank or made.layout is not torch.strided:
+        return None
+    dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", call.kwargs.get("axis", 0))
+    if call.name == "hstack":
+        dim = 0 if rank == 1 else 1
+    elif call.name in ("vstack", "row_stack"):
+        dim = 0
+    if type(dim) is not int:
+        return None
+    dim %= rank
+    is_inside = [leaf.dim() == rank for leaf in leaves]  # else it is one row, or an old empty placeholder
+    sizes = [
+        int(leaf.shape[dim]) if inside else min(leaf.numel(), 1) for leaf, inside in zip(leaves, is_inside, strict=True)
+    ]
+    return (dim, sizes) if sum(sizes) == made.shape[dim] else None
 
 
 def is_array(value: Any) -> bool:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from neural_flow.capture._overlap import do_fill, do_overlap, does_cover, region_of
+from neural_flow.capture._overlap import do_fill, do_overlap, does_cover, region_of, regions_along
 
 
 def bytes_of(tensor: torch.Tensor) -> set[int]:
@@ -99,3 +99,15 @@ def test_empty_views_overlap_nothing() -> None:
     base = torch.zeros(4, 6)
     assert not do_overlap(region_of(base[:0]), region_of(base))
     assert does_cover(region_of(base), region_of(base[:, :0]))
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_parts_along_a_dimension_have_the_bytes_of_slices(data: st.DataObject) -> None:
+    view = data.draw(slices(torch.zeros(4, 5, 6)))
+    assume(view.dim() > 0)
+    dim = data.draw(st.integers(0, view.dim() - 1))
+    sizes: list[int] = []
+    while sum(sizes) < view.shape[dim]:
+        sizes.append(data.draw(st.integers(0, view.shape[dim] - sum(sizes))))
+    assert regions_along(view, dim, sizes) == [region_of(part) for part in view.split(sizes, dim)]
