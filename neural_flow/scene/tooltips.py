@@ -138,8 +138,8 @@ def figure_facts(look: Look) -> list[str]:
 
 def _plain_shape(stage: Stage, look: Look) -> str:
     shape = look.shape_of(stage)
-    if len(shape) == 1 and stage.outputs[0].dtype.startswith(("int", "uint")):
-        return f"{shape[0]} tokens" if shape[0] > 1 else "1 token"
+    if len(shape) == 1 and shape[0] > 1 and stage.outputs[0].dtype.startswith(("int", "uint")):
+        return f"{shape[0]} tokens"
     return "×".join(map(str, shape)) or "scalar"
 
 
