@@ -121,9 +121,9 @@ class ModuleCall:
 class OpNode:
     """One intercepted torch function. ``call_id`` is the innermost module call that ran it, None outside all.
 
-    Roles: ``input`` a model input leaf; ``alias`` a module that handed its input on unchanged; ``opaque`` code that
-    no tracer sees into; ``unknown`` a tensor whose origin nobody saw; ``op`` everything else. ``parents`` are read
-    values; ``params`` the ids of parameters read directly. ``location`` is ``file:line`` of the user's code.
+    Roles: ``input`` a model input leaf; ``alias`` a module that handed its input on unchanged, or a further piece of
+    what the op before it took apart; ``opaque`` code that no tracer sees into; ``unknown`` a tensor whose origin nobody
+    saw; ``op`` everything else. ``parents`` are read values; ``params`` the ids of parameters read directly. ``location`` is ``file:line`` of the user's code.
     """
 
     op_id: int

@@ -61,6 +61,7 @@ UNITS: dict[str, tuple[float, set[str]]] = {
 EXTRA: dict[str, set[str]] = {
     "topology/fx.py": {"torch"},
     "topology/export.py": {"torch"},
+    "topology/pieces.py": {"torch"},
     "export/mpl/": {"matplotlib", "fontTools"},
 }
 # Instruments that a pass on the same or a higher floor may use, beyond what floors allow.

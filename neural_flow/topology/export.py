@@ -21,6 +21,7 @@ from neural_flow.records import TensorMeta, ValueRef
 from neural_flow.topology._base import TOPOLOGY_SOURCES, FlowGraph, FlowOp, TopologyQuery
 from neural_flow.topology.op_names import lender, op_name
 from neural_flow.topology.ownership import CallPlan
+from neural_flow.topology.pieces import nodes_in_piece
 from neural_flow.topology.undisturbed import isolated
 
 FAILED = "model could not be exported. Using runtime execution order instead. ({reason})"
@@ -138,13 +139,13 @@ class _Reader:
         if op_name(str(getattr(node.target, "__name__", ""))) != "getitem" or len(node.args) != 2:
             return False
         source, key = node.args
-        if not isinstance(source, fx.Node) or not isinstance(key, int):
+        if not isinstance(source, fx.Node) or not isinstance(key, int) or nodes_in_piece(node) is not None:
             return False
         self._refs[node] = tuple((op, key) for op, _ in self._refs[source])
         return True
 
     def _parents(self, node: fx.Node, name: str) -> tuple[ValueRef, ...]:
-        sources = list(node.all_input_nodes)
+        sources = nodes_in_piece(node) or list(node.all_input_nodes)
         if lends := lender(name):
             sources = sources[1:] if lends == "first" else sources[:1]
         return tuple(dict.fromkeys(ref for source in sources for ref in self._refs.get(source, ())))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -16,11 +17,13 @@ from neural_flow.errors import TopologyUnavailable
 from neural_flow.module_calls import module_paths
 from neural_flow.records import TensorMeta, ValueRef
 from neural_flow.topology._base import TOPOLOGY_SOURCES, FlowGraph, FlowOp, TopologyQuery
-from neural_flow.topology.op_names import is_resizer, lender, op_name
+from neural_flow.topology.op_names import is_resizer, is_view, lender, op_name
 from neural_flow.topology.ownership import CallPlan
 from neural_flow.topology.undisturbed import isolated
+from neural_flow.topology.walk import union
 
 FAILED = "model could not be symbolically traced … Using runtime execution order instead. ({reason})"
+IN_PLACE = frozenset(("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "setitem"))
 SIZE_METHODS = frozenset(("size", "dim", "ndimension", "numel", "nelement", "stride", "element_size", "__len__"))
 SIZE_ATTRIBUTES = frozenset(("shape", "ndim", "dtype", "device", "requires_grad", "layout", "is_cuda", "itemsize"))
 
@@ -105,10 +108,12 @@ class _Reader:
         self._trace = query.trace
         self._stages = {stage.stage_id: stage for stage in query.selection.stages}
         self._root: nn.Module = query.model
+        self._modules = {path: module for module, path in module_paths(query.model).items()}
         self._plan = plan
         self._calls = calls
         self._ops: list[FlowOp] = []
         self._refs: dict[fx.Node, tuple[ValueRef, ...]] = {}  # empty: sizes, constants
+        self._roots: dict[fx.Node, fx.Node] = {}  # what a view or a written tensor shows the bytes of
         self._nests: dict[fx.Node, str] = {}  # nodes that stand for a nest of inputs, by its name
         self._leaves: dict[int, tuple[tuple[ValueRef, ...], ...]] = {}
         self._reads: dict[int, tuple[ValueRef, ...]] = {}
@@ -165,6 +170,9 @@ class _Reader:
                 is_box=True,
             ),
         )
+        is_in_place = getattr(self._modules.get(str(node.target)), "inplace", False) is True
+        if is_in_place and isinstance(written := _first(node), fx.Node):
+            self._write(written, node)
 
     def _observed(self, path: str, index: int) -> tuple[tuple[TensorMeta, ...], str]:
         """Return what the metadata pass knows of a call: its outputs, and the op that made the last of them."""
@@ -192,6 +200,19 @@ class _Reader:
                 changes_shape=is_resizer(name),
             ),
         )
+        if node.op != "get_attr" and is_view(name) and isinstance(source := _first(node), fx.Node):
+            self._roots[node] = self._roots.get(source, source)
+        if isinstance(written := _written(node), fx.Node):
+            self._write(written, node)
+
+    def _write(self, written: fx.Node, node: fx.Node) -> None:
+        """Note that ``node`` wrote a tensor: whoever reads it from now on, or a view of the same bytes, reads this."""
+        root = self._roots.get(written, written)
+        for other, refs in tuple(self._refs.items()):
+            if other is not written and other is not node and self._roots.get(other, other) is root:
+                self._refs[other] = union(refs, self._refs[node])
+        self._refs[written] = self._refs[node]
+        self._roots[node] = root
 
     def _is_size(self, node: fx.Node) -> bool:
         """Return whether a node yields sizes and types or is made of such, and so carries no values."""
@@ -253,6 +274,22 @@ def _target(node: fx.Node) -> str:
         return node.target
     name = resolve_name(node.target) or getattr(node.target, "__name__", "")
     return name if name and "<" not in name else re.sub(r"_\d+$", "", node.name)
+
+
+def _first(node: fx.Node) -> Any:
+    return node.args[0] if node.args else None
+
+
+def _written(node: fx.Node) -> Any:
+    """Return the node whose tensor an op writes in place, or None."""
+    if node.kwargs.get("out") is not None:
+        return node.kwargs["out"]
+    if node.op == "get_attr":
+        return None
+    name = str(node.target if isinstance(node.target, str) else getattr(node.target, "__name__", ""))
+    is_method = name.endswith("_") and not name.endswith("__")
+    is_operator = node.op == "call_function" and getattr(operator, name, None) is node.target and name in IN_PLACE
+    return _first(node) if is_method or is_operator or node.kwargs.get("inplace") is True else None
 
 
 def _num_dims(root: nn.Module, path: str) -> int:

@@ -27,7 +27,7 @@ VIEWS = frozenset((
 RESIZERS = re.compile(r".*pool.*|interpolate|upsample.*|upsampling.*|pixel_(un)?shuffle|flatten|unflatten|grid_sample")
 FIRST_LENDS = frozenset((
     "zeros_like", "ones_like", "empty_like", "rand_like", "randn_like", "randint_like", "full_like", "new_zeros",
-    "new_ones", "new_empty", "new_full", "new_tensor",
+    "new_ones", "new_empty", "new_full", "new_tensor", "copy", "fill", "zero",
 ))  # fmt: skip
 OTHERS_LEND = frozenset(("view_as", "expand_as", "reshape_as", "type_as", "resize_as"))
 GATHERERS = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "where"))

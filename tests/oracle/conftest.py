@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 CallKey = tuple[str, int]
 

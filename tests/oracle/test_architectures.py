@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import warnings
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-zoo = importlib.import_module("zoo")
+from zoo import ARCHITECTURES
 
 pytestmark = pytest.mark.slow
 
@@ -31,12 +26,12 @@ UNSHOWN: dict[str, set[tuple[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", zoo.ARCHITECTURES)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_edges_equal_what_interventions_show(name, compare_with_oracle, record_property):
     pytest.importorskip(name.split()[0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model, inputs = zoo.ARCHITECTURES[name]()
+        model, inputs = ARCHITECTURES[name]()
         missing, extra = compare_with_oracle(model, (), inputs, detail="layer")
     record_property("architecture", name if extra else f"{name} =")
     assert missing == set()
@@ -44,4 +39,4 @@ def test_edges_equal_what_interventions_show(name, compare_with_oracle, record_p
 
 
 def test_there_are_enough():
-    assert len(zoo.ARCHITECTURES) >= 60
+    assert len(ARCHITECTURES) >= 60
