@@ -123,7 +123,8 @@ class OpNode:
 
     Roles: ``input`` a model input leaf; ``alias`` a module that handed its input on unchanged, or a further piece of
     what the op before it took apart; ``opaque`` code that no tracer sees into; ``unknown`` a tensor whose origin nobody
-    saw; ``op`` everything else. ``parents`` are read values; ``params`` the ids of parameters read directly. ``location`` is ``file:line`` of the user's code.
+    saw; ``op`` everything else. ``parents`` are read values; ``params`` the ids of parameters read directly.
+    ``location`` is ``file:line`` of the user's code.
     """
 
     op_id: int
