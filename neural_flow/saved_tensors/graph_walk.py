@@ -131,12 +131,11 @@ def describe(tensor: torch.Tensor, storage: int | None, **fields: Any) -> SavedT
 
 def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
     """Return the sizes as numbers; of a nested tensor a size that varies is -1."""
-    if not tensor.is_nested:
-        return tuple(int(size) for size in tensor.shape)
-    sizes: list[int] = []
-    for axis in range(tensor.dim()):
-        try:
-            sizes.append(int(tensor.size(axis)))
-        except (RuntimeError, ValueError):
-            sizes.append(-1)
-    return tuple(sizes)
+    return tuple(_size_of(tensor, axis) for axis in range(tensor.dim()))
+
+
+def _size_of(tensor: torch.Tensor, axis: int) -> int:
+    try:
+        return int(tensor.size(axis))
+    except (AttributeError, RuntimeError, ValueError):  # rows of different lengths have no number, or a symbol
+        return -1

@@ -16,96 +16,14 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from neural_flow.module_calls import all_modules
 from neural_flow.saved_tensors._folders import private_folder
-from neural_flow.saved_tensors._guard import Witness
-from neural_flow.saved_tensors._layouts import CannotStoreError, Form, cut_out, lay_out
+from neural_flow.saved_tensors._layouts import CannotStoreError, cut_out
 from neural_flow.saved_tensors._parallel import refusing_data_parallel
-from neural_flow.saved_tensors._storages import StorageKinds, is_sharing_memory, owner_of, storages_of
-from neural_flow.saved_tensors._stores import CallableStore, CpuStore, FileStore, Load, Store, Stored
-from neural_flow.saved_tensors.graph_walk import describe, shape_of
-from neural_flow.saved_tensors.rows import SavedTensorRow
+from neural_flow.saved_tensors._storages import StorageKinds, owner_of
+from neural_flow.saved_tensors._stores import CallableStore, CpuStore, FileStore, Load, Store
+from neural_flow.saved_tensors._values import KeptValue, PartedValue, StoredValue
 from neural_flow.torch_private import require, without_modes
 
 Place = Literal["disk", "cpu"] | Callable[[torch.Tensor], Load]
-
-
-class KeptValue:
-    """A saved tensor that stays in memory, by reference, with its version."""
-
-    __slots__ = ("_tensor", "_witness")
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._tensor = tensor.detach()  # the tensor itself would make a cycle with the graph that holds this
-        self._witness = Witness(tensor, is_memory_kept=True)
-
-    @property
-    def saved_tensor(self) -> torch.Tensor:
-        """The tensor, for those who list the graph."""
-        return self._tensor
-
-    @property
-    def saved_tensor_row(self) -> SavedTensorRow:
-        """What it is, for those who list the graph."""
-        return describe(self._tensor, None)
-
-    def load(self) -> torch.Tensor:
-        """Return the tensor, unless it was written since."""
-        self._witness.check()
-        return self._tensor
-
-
-class StoredValue:
-    """A saved tensor that lies elsewhere; what it lies in goes with this object."""
-
-    __slots__ = ("__weakref__", "_form", "_piece", "_row", "_storages", "_stored", "_witness")
-
-    def __init__(self, tensor: torch.Tensor, piece: torch.Tensor, stored: Stored, form: Form, place: str) -> None:
-        self._piece = _outline(piece)
-        self._stored = stored
-        self._form = form
-        self._row = describe(tensor, None, packed=place)
-        self._storages = tuple(weakref.ref(storage) for storage in storages_of(tensor))
-        self._witness = Witness(tensor)
-
-    @property
-    def saved_tensor(self) -> None:
-        """None: it is not in memory."""
-        return
-
-    @property
-    def saved_tensor_row(self) -> SavedTensorRow:
-        """What it is, for those who list the graph."""
-        return self._row
-
-    def is_of(self, tensor: torch.Tensor, piece: torch.Tensor) -> bool:
-        """Return whether this holds what ``tensor``, cut out as ``piece``, holds now.
-
-        Memory and version nearly tell; a write through ``.data`` leaves the version, so the bytes are compared too.
-        """
-        storages = storages_of(tensor)
-        return (
-            self._witness.is_unchanged
-            and len(storages) == len(self._storages)
-            and all(ref() is storage for ref, storage in zip(self._storages, storages, strict=True))
-            and self._stored.is_same(piece)
-        )
-
-    def load(self) -> torch.Tensor:
-        """Return the tensor.
-
-        Raises:
-            RuntimeError: the store returned something else, or a reference to a tensor that was written since.
-        """
-        with torch.no_grad(), without_modes():
-            piece = self._stored.load()
-            found, expected = _outline(piece), self._piece
-            if found != expected:
-                raise RuntimeError(
-                    f"the store's load() returned shape, dtype and device {_words(found)}, expected {_words(expected)}"
-                )
-            live = [storage for ref in self._storages if (storage := ref()) is not None]
-            if is_sharing_memory(piece, live):
-                self._witness.check()
-            return lay_out(piece, self._form)
 
 
 class SavedTensorOffload(contextlib.ContextDecorator):
@@ -198,12 +116,12 @@ class SavedTensorOffload(contextlib.ContextDecorator):
     def __reduce__(self) -> Any:
         return _rebuilt, (self._settings,)
 
-    def _pack(self, tensor: torch.Tensor) -> KeptValue | StoredValue:
+    def _pack(self, tensor: torch.Tensor) -> KeptValue | StoredValue | PartedValue:
         with without_modes():
             reason = self._reason_to_keep(tensor)
             if reason is None:
                 try:
-                    return self._put_away(tensor)
+                    return self._put_parts_away(tensor) if _has_parts(tensor) else self._put_away(tensor)
                 except CannotStoreError as error:
                     reason = str(error)
             with self._lock:
@@ -220,6 +138,17 @@ class SavedTensorOffload(contextlib.ContextDecorator):
         if self._threshold_nbytes is not None:
             return "small" if tensor.numel() * tensor.element_size() < self._threshold_nbytes else None
         return "small" if tensor.numel() < self._threshold else None
+
+    def _put_parts_away(self, tensor: Any) -> PartedValue:
+        """Store the values of a tensor; what says where they belong (offsets, lengths) must stay the same objects."""
+        names, context = tensor.__tensor_flatten__()
+        parts: dict[str, KeptValue | StoredValue] = {}
+        for name in names:
+            part = getattr(tensor, name)
+            is_value = part.is_floating_point() or part.is_complex()
+            is_stored = is_value and self._reason_to_keep(part) is None
+            parts[name] = self._put_away(part) if is_stored else KeptValue(part, is_very_object=not is_value)
+        return PartedValue(tensor, context, parts)
 
     def _put_away(self, tensor: torch.Tensor) -> StoredValue:
         piece, form = cut_out(tensor)
@@ -284,7 +213,11 @@ def offload_saved_tensors(
     return SavedTensorOffload(threshold, to, threshold_nbytes=threshold_nbytes, folder=folder, model=model)
 
 
-def _unpack(value: KeptValue | StoredValue) -> torch.Tensor:
+def _has_parts(tensor: torch.Tensor) -> bool:
+    return type(tensor) is not torch.Tensor and hasattr(tensor, "__tensor_flatten__")
+
+
+def _unpack(value: KeptValue | StoredValue | PartedValue) -> torch.Tensor:
     return value.load()
 
 
@@ -306,12 +239,3 @@ def _key(tensor: torch.Tensor) -> tuple[Any, ...] | None:
         tensor.is_neg(),
         tensor._version,
     )
-
-
-def _outline(piece: torch.Tensor) -> tuple[Any, ...]:
-    return shape_of(piece), piece.dtype, piece.device
-
-
-def _words(found: tuple[Any, ...]) -> str:
-    shape, dtype, device = found
-    return f"{list(shape)} {str(dtype).removeprefix('torch.')} {device}"

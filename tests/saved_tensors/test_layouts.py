@@ -135,6 +135,28 @@ def test_products_with_sparse_matrices_have_equal_gradients(name):
     assert torch.equal(found, expected)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_have_equal_gradients(layout):
+    rows = [torch.randn(length, 8) for length in (5, 3, 7)]
+    leaf = torch.nested.nested_tensor(rows, layout=layout, requires_grad=True)
+    weight = torch.randn(8, 8, requires_grad=True)
+
+    def loss():
+        product = torch.nn.functional.linear(leaf * 2, weight).relu()
+        product = product * product
+        return product.values().sum() if layout is torch.jagged else product.to_padded_tensor(0.0).sum()
+
+    expected = torch.autograd.grad(loss(), [leaf, weight])
+    with offload_saved_tensors(threshold=10) as offload:
+        value = loss()
+    assert offload.num_stored >= 2
+    found = torch.autograd.grad(value, [leaf, weight])
+    assert offload.num_files == 0
+    assert torch.equal(found[1], expected[1])
+    assert all(torch.equal(one, other) for one, other in zip(found[0].unbind(), expected[0].unbind(), strict=True))
+
+
 class Scaled(torch.Tensor):
     """A subclass without any way to take it apart."""
 
