@@ -28,6 +28,16 @@ assert offload.num_files == 2
 """
 
 
+BARE = """
+import sys, time
+from pathlib import Path
+from neural_flow.saved_tensors._folders import private_folder
+folder = private_folder(Path(sys.argv[1]))
+for number in range(2):
+    (folder / f"{number}.pt").write_bytes(b"x")
+"""
+
+
 def run(code: str, base: Path, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), str(base)],
@@ -106,8 +116,9 @@ def test_lock_decides_where_the_number_of_the_process_says_something_else(tmp_pa
     assert _folders.sweep(tmp_path) == (held,)
 
 
-def test_nothing_is_left_after_a_normal_exit_with_the_graph_alive(tmp_path):
-    done = run(STEP + "print(offload.folder)", tmp_path)
+@pytest.mark.parametrize("code", [BARE, pytest.param(STEP, marks=pytest.mark.slow)], ids=["folder", "offload"])
+def test_nothing_is_left_after_a_normal_exit_with_the_graph_alive(tmp_path, code):
+    done = run(code + "print(folder if 'folder' in dir() else offload.folder)", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
@@ -138,16 +149,6 @@ def killed_in_the_middle(code: str, base: Path) -> Path:
     process.wait()
     process.stdout.close()
     return folder
-
-
-BARE = """
-import sys, time
-from pathlib import Path
-from neural_flow.saved_tensors._folders import private_folder
-folder = private_folder(Path(sys.argv[1]))
-for number in range(2):
-    (folder / f"{number}.pt").write_bytes(b"x")
-"""
 
 
 @pytest.mark.parametrize("code", [BARE, pytest.param(STEP, marks=pytest.mark.slow)], ids=["folder", "offload"])
