@@ -28,7 +28,7 @@ class ClassLogits:
         """Accept floating outputs that are scores, as far as shape and values tell; embeddings are not."""
         if context.role != "output" or not tensor.is_floating_point() or tensor.numel() < 2:
             return False
-        if bool(tensor.isnan().any()):
+        if bool(tensor.amax().isnan()):  # amax hands NaN on, and needs no mask as large as the tensor
             return False  # no class is the most probable one: the values themselves are shown
         if tensor.dim() == 2 and context.has_token_input:
             return tensor.shape[1] >= _MIN_VOCABULARY
