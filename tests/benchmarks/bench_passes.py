@@ -7,6 +7,7 @@ Deep, big and cold rows run in fresh processes, so that peaks of memory and impo
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import statistics
@@ -15,13 +16,14 @@ import sys
 import tempfile
 import textwrap
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = ("nets", "tiny", "deep", "big", "cold")
+ROWS = ("nets", "tiny", "memory", "deep", "big", "cold")
 NUM_ROUNDS = 9
 MAX_SECONDS = 40.0
 
@@ -193,36 +195,6 @@ nf.render(model, x).save(sys.argv[2])
 print(time.process_time() - start, peak())
 """
 
-MEMORY = """
-from sample_models.{module} import {name}
-model, x = {build}.eval(), {inputs}
-with torch.no_grad():
-    model(x)
-import neural_flow.pipeline
-from neural_flow.capture.metadata import run_metadata_pass
-from neural_flow.capture.activations import run_capture_pass
-from neural_flow.options import Options, make_request
-from neural_flow.stages.select import select_stages
-from neural_flow.topology.resolve import resolve_topology
-run_capture_pass(nn.ReLU(), (torch.ones(1),), {{}}, neural_flow.pipeline.trace(nn.ReLU(), torch.ones(1)).record)
-with torch.no_grad():
-    for _ in range(3):
-        model(x)
-before = peak()
-with torch.no_grad():
-    model(x)
-plain = peak() - before
-before = peak()
-trace = run_metadata_pass(model, (x,))
-metadata = peak() - before
-request = make_request(Options())
-topology = resolve_topology(trace, select_stages(trace, request), request, model, (x,), {{}})
-before = peak()
-captured = run_capture_pass(model, (x,), {{}}, topology, trace=trace)
-extra = peak() - before
-print(metadata, extra, sum(a.nbytes for s in captured.summaries.values() for a in s.arrays.values()) / 2**20)
-"""
-
 LLAMA = """
 from transformers import LlamaConfig, LlamaForCausalLM
 with torch.device("meta"):
@@ -254,19 +226,69 @@ def fresh_environment() -> dict[str, str]:
 
 
 def deep() -> None:
-    """Print what very deep models take from model to file, and the peak of memory of both passes."""
+    """Print what very deep models take from model to file."""
     with tempfile.TemporaryDirectory() as folder:
         for count, most in ((1000, 3.0), (3000, 8.0)):
             seconds, peak = run_fresh(PREPARE + DEEP, str(count), f"{folder}/deep.svg")
             report(f"{count} residual blocks to a file", seconds, "s", most, f"(peak {peak:.0f} MB)")
-    for name, module, build, inputs in (
-        ("U-Net 256²", "unet", "UNet(width=32)", "torch.randn(1, 1, 256, 256)"),
-        ("ResNet-50 224²", "resnet50", "ResNet()", "torch.randn(1, 3, 224, 224)"),
-    ):
-        code = MEMORY.format(module=module, name=build.partition("(")[0], build=build, inputs=inputs)
-        metadata, extra, arrays = run_fresh(PREPARE + code)
-        note = f"(summaries {arrays:.1f} MB, metadata pass {metadata:.1f} MB)"
-        report(f"{name}: extra peak of the passes", metadata + extra - arrays, "MB", 10.0, note)
+
+
+def memory() -> None:
+    """Print what both passes hold at their peak beyond a forward: tensors, and objects of Python."""
+    import torch
+
+    torch.set_num_threads(1)
+    for name, (model, args, _) in real_models().items():
+        memory_rows(name, model.eval(), args)
+
+
+def memory_rows(name: str, model: Any, args: tuple[Any, ...]) -> None:
+    import torch
+
+    from neural_flow.capture.activations import run_capture_pass
+    from neural_flow.capture.metadata import run_metadata_pass
+    from neural_flow.options import Options, make_request
+    from neural_flow.stages.select import select_stages
+    from neural_flow.topology.resolve import resolve_topology
+
+    request = make_request(Options())
+
+    def forward() -> None:
+        with torch.no_grad():
+            model(*args)
+
+    trace = run_metadata_pass(model, args)
+    topology = resolve_topology(trace, select_stages(trace, request), request, model, args, {})
+    passes: list[Callable[[], Any]] = [
+        lambda: run_metadata_pass(model, args),
+        lambda: run_capture_pass(model, args, {}, topology, trace=trace, **pictures_of(topology)),
+    ]
+    summaries = passes[1]().summaries.values()
+    pictures = sum(array.nbytes for summary in summaries for array in summary.arrays.values()) / 2**20
+    plain = peak_of_tensors(forward)
+    for what, run in zip(("structure", "capture"), passes, strict=True):
+        tensors, objects = peak_of_tensors(run) - plain, peak_of_objects(run)
+        note = f"(tensors {tensors:.2f}, objects {objects:.2f}, pictures {pictures:.2f}; forward {plain:.0f})"
+        report(f"{name}: extra peak, {what}", tensors + objects, "MB", 10.0, note)
+
+
+def peak_of_tensors(work: Callable[[], object]) -> float:
+    """Return the peak of what the allocator has handed out for tensors, in MB."""
+    from neural_flow.torch_private import AllocationLog
+
+    with AllocationLog() as log:
+        work()
+    return max(itertools.accumulate(log.nbytes), default=0) / 2**20
+
+
+def peak_of_objects(work: Callable[[], object]) -> float:
+    """Return the peak of what Python has handed out for objects, in MB."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1] / 2**20
+    finally:
+        tracemalloc.stop()
 
 
 def big() -> None:
