@@ -19,6 +19,7 @@ SETTLED = 0.5
 NUM_BLOCK_ROUNDS = 3
 LANE_WEIGHT = 8.0
 PRIMARY_WEIGHT = 4.0
+TURN_WEIGHT = 1.0
 
 
 @dataclass(slots=True)
@@ -71,7 +72,8 @@ def assign_coordinates(
     for _ in range(NUM_BLOCK_ROUNDS):
         for chain in chains:
             _straighten(field, chain)
-    settle(grid, field.x, field.before, field.after, field.gaps, chains, rooms, is_calm=is_calm)
+    links = [[*ups, *downs] for ups, downs in zip(field.links_up, field.links_down, strict=True)]
+    settle(grid, field.x, field.before, field.after, field.gaps, chains, links, rooms, is_calm=is_calm)
     return field.x
 
 
@@ -116,6 +118,14 @@ def _make_field(grid: Grid, shapes: list[NodeShape], in_ports: dict[int, float],
     for row in grid.rows:
         for index, element in enumerate(row):
             place[element] = index
+    for edge, turn in grid.turns.items():
+        # A line into a ring's side wants to be short: its lane stands next to the ring.
+        ring = graph.target[edge]
+        row_gaps = gaps[grid.layer[ring]]
+        first, last = sorted((place[ring], place[turn]))
+        distance = sum(row_gaps[first:last]) * (1 if place[turn] > place[ring] else -1)
+        up[turn].append((ring, distance, TURN_WEIGHT))
+        down[turn].append((ring, distance, TURN_WEIGHT))
     return Field(
         grid=grid,
         before=before,

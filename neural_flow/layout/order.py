@@ -81,8 +81,7 @@ def _start_order(grid: Grid, *, lanes_after: bool) -> None:
     filled: list[list[int]] = [[] for _ in grid.rows]
     seen = [False] * num_elements
     roots = [element for element in range(num_elements) if not grid.ups[element]]
-    # Inputs keep their execution order round the trunk's: the first of two stacks stands first.
-    for root in roots:
+    for root in _arrange_roots(grid, roots):
         stack = [root]
         while stack:
             element = stack.pop()
@@ -93,6 +92,22 @@ def _start_order(grid: Grid, *, lanes_after: bool) -> None:
             children = [child for child in grid.downs[element] if not seen[child]]
             stack.extend(reversed(_trunk_in_the_middle(grid, children, lanes_after=lanes_after)))
     grid.rows[:] = filled
+
+
+def _arrange_roots(grid: Grid, roots: list[int]) -> list[int]:
+    """Return inputs in execution order, but with the trunk's moved towards the middle where there are several.
+
+    So the first of two stacks stands first, and the main one of three towers between the others.
+    """
+    trunk = next((index for index, root in enumerate(roots) if grid.is_trunk[root]), None)
+    if trunk is None:
+        return roots
+    before, after = roots[:trunk], roots[trunk + 1 :]
+    while len(after) > len(before) + 1:
+        before.append(after.pop(0))
+    while len(before) > len(after) + 1:
+        after.insert(0, before.pop())
+    return [*before, roots[trunk], *after]
 
 
 def _trunk_in_the_middle(grid: Grid, elements: list[int], *, lanes_after: bool) -> list[int]:

@@ -7,16 +7,15 @@ trunk outwards solves it. The trunk never moves, and lines that were straight mo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from neural_flow.layout.grid import Grid
+from neural_flow.layout.halves import Half, Key
 
 FRAME_GAP = 8.0
 SAME_LINE = 0.01
 MAX_WIDENING = 1.3
 WIDENING = 30.0
-
-_Key = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -28,45 +27,6 @@ class FrameRooms:
     width: list[float]
 
 
-@dataclass(slots=True)
-class _Half:
-    """The constraints of one side of the trunk: each variable with what it must keep from nearer ones."""
-
-    start: dict[_Key, float] = field(default_factory=dict[_Key, float])
-    after: dict[_Key, list[tuple[_Key, float]]] = field(default_factory=dict[_Key, list[tuple[_Key, float]]])
-    missing: dict[_Key, int] = field(default_factory=dict[_Key, int])
-    wishes: dict[_Key, list[float]] = field(default_factory=dict[_Key, list[float]])
-
-    def add(self, key: _Key, start: float) -> None:
-        if key not in self.start:
-            self.start[key], self.after[key], self.missing[key] = start, [], 0
-        self.start[key] = max(self.start[key], start)
-
-    def wish(self, key: _Key, place: float) -> None:
-        """Note where one member of a variable stood; it starts at the median of its members."""
-        self.add(key, float("-inf"))
-        self.wishes.setdefault(key, []).append(place)
-
-    def keep(self, near: _Key, far: _Key, distance: float) -> None:
-        if near != far:
-            self.after[near].append((far, distance))
-            self.missing[far] += 1
-
-    def solve(self) -> dict[_Key, float] | None:
-        """Return the nearest places that keep all distances, or None where they contradict each other."""
-        values, missing = dict(self.start), dict(self.missing)
-        for key, places in self.wishes.items():
-            values[key] = max(values[key], sorted(places)[len(places) // 2])
-        ready = [key for key in values if not missing[key]]
-        for key in ready:
-            for other, distance in self.after[key]:
-                values[other] = max(values[other], values[key] + distance)
-                missing[other] -= 1
-                if not missing[other]:
-                    ready.append(other)
-        return values if len(ready) == len(values) else None
-
-
 def settle(
     grid: Grid,
     x: list[float],
@@ -74,6 +34,7 @@ def settle(
     after: Sequence[float],
     gaps: Sequence[Sequence[float]],
     chains: Sequence[Sequence[int]],
+    links: Sequence[Sequence[tuple[int, float, float]]],
     rooms: FrameRooms,
     *,
     is_calm: bool,
@@ -90,6 +51,7 @@ def settle(
         after: reach of each element towards higher places.
         gaps: least distances between neighbours of each layer.
         chains: runs of elements that want one line.
+        links: of each element: (neighbour, place wanted relative to it, weight).
         rooms: what frames need.
         is_calm: whether every chain becomes straight, at the price of width; else only what is straight stays so.
     """
@@ -112,10 +74,34 @@ def settle(
             is_whole = is_calm and block is attempts[0][0]
             if is_whole and max(values.values(), default=0.0) > MAX_WIDENING * reach + WIDENING:
                 continue
+            if is_calm:
+                _note_links(half, grid, x, links, side, block)
+                half.draw_in(values)
             for row in grid.rows:
                 for element in _outwards(grid, x, row, side):
                     x[element] = side * values["element", block.get(element, element)]
             break
+
+
+def _note_links(
+    half: Half,
+    grid: Grid,
+    x: list[float],
+    links: Sequence[Sequence[tuple[int, float, float]]],
+    side: int,
+    block: dict[int, int],
+) -> None:
+    """Tell a half what its variables link to: others of the half, or fixed places elsewhere."""
+    members = {element for row in grid.rows for element in _outwards(grid, x, row, side)}
+    for element in sorted(members):
+        key: Key = ("element", block.get(element, element))
+        for other, offset, weight in links[element]:
+            if other in members:
+                far: Key = ("element", block.get(other, other))
+                if far != key:
+                    half.link(key, far, side * offset, weight)
+            else:
+                half.link(key, None, side * (x[other] + offset), weight)
 
 
 def _straight_runs(x: list[float], chains: Sequence[Sequence[int]]) -> dict[int, int]:
@@ -167,9 +153,9 @@ def _make_half(
     side: int,
     block: dict[int, int],
     skipped: set[int],
-) -> _Half:
+) -> Half:
     """Collect the distances of one side; places count outwards from the trunk."""
-    half = _Half()
+    half = Half()
     near_room, far_room = (rooms.low, rooms.high) if side > 0 else (rooms.high, rooms.low)
     near_reach, far_reach = (before, after) if side > 0 else (after, before)
     for layer, row in enumerate(grid.rows):
@@ -186,7 +172,7 @@ def _make_half(
             last_frames = [f for f in grid.frames[previous] if f not in skipped] if previous is not None else []
             key = ("element", block.get(element, element)) if element is not None else None
             if previous is not None:
-                start: _Key = ("element", block.get(previous, previous))
+                start: Key = ("element", block.get(previous, previous))
                 closing = [f for f in reversed(last_frames) if f not in self_frames]
                 opening = [f for f in self_frames if f not in last_frames]
                 if key is not None and not closing and not opening and 0 <= at < len(gaps[layer]):
@@ -194,7 +180,7 @@ def _make_half(
                 else:
                     reach = far_reach[previous]
                     for frame in closing:
-                        border: _Key = ("far", frame)
+                        border: Key = ("far", frame)
                         half.add(border, float("-inf"))
                         half.keep(start, border, reach + far_room[frame])
                         start, reach = border, 0.0
@@ -211,11 +197,11 @@ def _make_half(
 
 
 def _enter(
-    half: _Half, start: _Key | None, distance: float, opening: list[int], room: Sequence[float], key: _Key, reach: float
+    half: Half, start: Key | None, distance: float, opening: list[int], room: Sequence[float], key: Key, reach: float
 ) -> None:
     """Add the borders of frames that open before an element, nearest first, and the element's distance to them."""
     for frame in opening:
-        border: _Key = ("near", frame)
+        border: Key = ("near", frame)
         half.add(border, float("-inf"))
         if start is not None:
             half.keep(start, border, distance)
