@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from neural_flow import graph_json, records
 from neural_flow.diagram.build import build_diagram
@@ -19,6 +18,9 @@ from neural_flow.records import Capture, Measurements
 from neural_flow.scene.build import build_scene
 from neural_flow.scene.measure import measure_diagram
 from neural_flow.theme import get_theme
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 MAX_OPENED_STAGES = 400
 
@@ -54,7 +56,8 @@ class Topology:
 
     def to_networkx(self) -> nx.DiGraph[str]:
         """Return a DiGraph whose nodes and edges carry the fields of the JSON contract."""
-        return _to_networkx(self.to_json())
+        # imported here and not above: rendering starts without networkx
+        return importlib.import_module("neural_flow.graph_networkx").to_networkx(self.to_json())
 
     def __repr__(self) -> str:
         return f"<Topology {self.record.model.name}: {len(self.stages)} stages, {len(self.edges)} edges>"
@@ -156,13 +159,3 @@ def make_scene(
     layout = lay_out(diagram, sizes, layout_options(asked), asked.layout)
     asked.tell("drawing")
     return build_scene(topology, diagram, layout, capture, measurements, theme, look)
-
-
-def _to_networkx(data: Mapping[str, Any]) -> nx.DiGraph[str]:
-    graph: nx.DiGraph[str] = nx.DiGraph(**{key: data[key] for key in ("schema", "fingerprint", "model", "status")})
-    for node in data["nodes"]:
-        graph.add_node(node["id"], **{key: value for key, value in node.items() if key != "id"})
-    for edge in data["edges"]:
-        rest = {key: value for key, value in edge.items() if key not in ("source", "target")}
-        graph.add_edge(edge["source"], edge["target"], **rest)
-    return graph

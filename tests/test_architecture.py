@@ -45,6 +45,7 @@ UNITS: dict[str, tuple[float, set[str]]] = {
     "scene": (2.0, {"numpy"}),
     "export": (2.0, {"PIL", "numpy"}),
     "why": (2.0, {"networkx"}),
+    "graph_networkx": (2.0, {"networkx"}),
     "diff_figure": (2.1, set()),
     "options": (3.0, {"torch"}),
     "checks": (3.1, {"torch"}),
