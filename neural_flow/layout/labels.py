@@ -55,6 +55,7 @@ def place_arrow_labels(
     taken: Iterable[Box],
     *,
     prefers_level: bool | None,
+    crossable: Iterable[Box] = (),
 ) -> list[Route]:
     """Return the routes with a label box where one is free.
 
@@ -63,19 +64,21 @@ def place_arrow_labels(
         sizes: width and height of each label, by arrow id.
         taken: boxes that labels must not touch: bodies, node labels, titles and borders of frames.
         prefers_level: whether level stretches come before upright ones; None takes them in the order of the line.
+        crossable: thin borders that a label rather crosses than be left out.
     """
     if not any(sizes.get(route.arrow_id) for route in routes):
         return list(routes)
     occupancy = Occupancy([*taken, *(box for route in routes for box in line_boxes(route))])
+    borders = Occupancy(crossable)
     result: list[Route] = []
     for route in routes:
         size = sizes.get(route.arrow_id)
         if size and size[0] > 0:
-            for box in _candidates(route, size, prefers_level=prefers_level):
-                if occupancy.is_free(box):
-                    occupancy.add(box)
-                    route = replace(route, label=box)
-                    break
+            free = [box for box in _candidates(route, size, prefers_level=prefers_level) if occupancy.is_free(box)]
+            label = next((box for box in free if borders.is_free(box)), free[0] if free else None)
+            if label is not None:
+                occupancy.add(label)
+                route = replace(route, label=label)
         result.append(route)
     return result
 

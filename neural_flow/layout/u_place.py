@@ -27,6 +27,8 @@ class USpacing:
 
     row_gap: float = 19.0
     skip_length: float = 16.0
+    tightness: float = 1.0
+    """Share of the usual white space between neighbours of a row."""
 
 
 @dataclass(slots=True)
@@ -141,6 +143,7 @@ def choose_label_sides(places: UPlaces) -> None:
 def _gap_after(places: UPlaces, node: int, following: int) -> float:
     edge = places.graph.primary[following]
     gap = RING_GAP if places.is_ring(node) or places.is_ring(following) else CARD_GAP
+    gap *= places.spacing.tightness
     text = places.text_width[edge] if edge >= 0 else 0.0
     if text:
         gap = max(gap, text + 2 * TEXT_MARGIN + 2)
@@ -163,7 +166,7 @@ def _place_columns(places: UPlaces) -> None:
     start = 0.0
     for run in [*shape.left, shape.bottom]:
         place_run(places, run, start)
-        start = places.centre(run[-1]) + STEP
+        start = places.centre(run[-1]) + STEP * places.spacing.tightness
     lower = shape.bottom
     below = list(shape.bottom)
     for level in range(shape.depth - 1, -1, -1):

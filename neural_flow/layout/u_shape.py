@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from neural_flow.drawing import Box, Diagram, FramePlacement, Layout, LayoutOptions, Placement, Point, Sizes
 from neural_flow.layout._base import CLEARANCE, FRAME_PADDING, LAYOUT_STYLES, MIN_PORT_PITCH
 from neural_flow.layout.frames import TITLE_INSET, FrameTree, build_tree, place_frames, title_strips
@@ -24,6 +26,8 @@ SPACINGS = (
     USpacing(50.0, 26.0),
 )
 """Tried in turn until every frame stands clear."""
+TIGHTER = (0.9, 0.8, 0.7)
+"""White space of a staircase that has to fit a given width."""
 
 
 @LAYOUT_STYLES.register("u")
@@ -45,15 +49,25 @@ def make_u_sheet(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> Shee
     shape = find_u(graph, sizes)
     if shape is None:
         return None
-    staircase = _draw(diagram, sizes, graph, shape, is_compact=False)
-    if extent(staircase).width <= options.max_width or not can_be_compact(graph, shape):
-        return staircase
-    return _draw(diagram, sizes, graph, shape, is_compact=True)
+    staircase = _draw(diagram, sizes, graph, shape, 1.0, is_compact=False)
+    is_wide = extent(staircase).width > options.max_width
+    if is_wide and options.is_width_fixed:
+        for tightness in TIGHTER:
+            tight = _draw(diagram, sizes, graph, shape, tightness, is_compact=False)
+            if extent(tight).width <= options.max_width:
+                return tight
+    if is_wide and can_be_compact(graph, shape):
+        compact = _draw(diagram, sizes, graph, shape, 1.0, is_compact=True)
+        if extent(compact).width < extent(staircase).width:
+            return compact
+    return staircase
 
 
-def _draw(diagram: Diagram, sizes: Sizes, graph: FlowGraph, shape: UShape, *, is_compact: bool) -> Sheet:
+def _draw(
+    diagram: Diagram, sizes: Sizes, graph: FlowGraph, shape: UShape, tightness: float, *, is_compact: bool
+) -> Sheet:
     tree = build_tree(diagram.frames, {node.node_id: index for index, node in enumerate(graph.nodes)}, sizes)
-    places, frames = _place_clear_of_frames(graph, shape, sizes, tree, is_compact=is_compact)
+    places, frames = _place_clear_of_frames(graph, shape, sizes, tree, tightness, is_compact=is_compact)
     obstacles = _obstacles(places)
     sheet = Sheet(style="u", direction="lr", frames=frames)
     for index, node in enumerate(graph.nodes):
@@ -68,17 +82,21 @@ def _draw(diagram: Diagram, sizes: Sizes, graph: FlowGraph, shape: UShape, *, is
     ways = [(graph.arrows[edge], graph.source[edge], _way(places, edge)) for edge in _drawing_order(graph)]
     ways += [(arrow, source, _loop(places, frames, source, target)) for source, target, arrow in graph.returns]
     routes = make_routes(ways, is_curved=False, direction="lr")
-    taken = [box for _, box in obstacles] + title_strips(tree, frames)
-    sheet.routes.extend(place_arrow_labels(routes, sizes.arrow_labels, taken, prefers_level=None))
+    strips = title_strips(tree, frames)
+    borders = [box for box in strips if not box.width or not box.height]
+    taken = [box for _, box in obstacles] + [box for box in strips if box.width and box.height]
+    labels = place_arrow_labels(routes, sizes.arrow_labels, taken, prefers_level=None, crossable=borders)
+    sheet.routes.extend(labels)
     return sheet
 
 
 def _place_clear_of_frames(
-    graph: FlowGraph, shape: UShape, sizes: Sizes, tree: FrameTree, *, is_compact: bool
+    graph: FlowGraph, shape: UShape, sizes: Sizes, tree: FrameTree, tightness: float, *, is_compact: bool
 ) -> tuple[UPlaces, list[FramePlacement]]:
     """Return places spaced just widely enough for as many frames as can be to be boxes."""
     best: tuple[int, UPlaces, list[FramePlacement]] | None = None
-    for spacing in SPACINGS:
+    for usual in SPACINGS:
+        spacing = replace(usual, tightness=tightness)
         if is_compact:
             framed = frozenset(node for members in tree.members for node in members)
             places = place_compact(graph, shape, sizes, spacing, framed)
