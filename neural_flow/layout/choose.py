@@ -6,13 +6,14 @@ from neural_flow.drawing import Diagram, Direction, Layout, LayoutOptions, Sizes
 from neural_flow.layout._base import LAYOUT_STYLES
 from neural_flow.layout.graph import split_diagram
 from neural_flow.layout.layered import lay_out_part, make_draft, make_sheet
-from neural_flow.layout.sheet import Sheet, finish, pack
+from neural_flow.layout.sheet import Sheet, extent, finish, pack
 from neural_flow.layout.u_shape import make_u_sheet
 from neural_flow.layout.wrap import HEADER_ROOM, Wrapping, page_cost, wrap, wrappings
 
 MAX_ASPECT = 3.0
 MAX_SHORT_WIDTH = 600.0
 """A row about as wide as a page of text may be a ribbon."""
+COLUMN_COST = 0.3
 MAX_BOTH_NODES = 100
 """Larger diagrams are tried in rows only: they never fit a page, and columns look no better."""
 
@@ -41,30 +42,30 @@ def lay_out(diagram: Diagram, sizes: Sizes, options: LayoutOptions, style: str =
 def _choose_sheet(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> Sheet:
     """Return the best sheet of a connected diagram."""
     sheet = make_u_sheet(diagram, sizes, options) if options.direction != "tb" else None
-    if sheet is not None:
+    if sheet is not None and not (options.is_width_fixed and extent(sheet).width > options.max_width):
         return sheet
     directions: list[Direction] = ["lr", "tb"] if options.direction == "auto" else [options.direction]
     if len(diagram.nodes) > MAX_BOTH_NODES:
         directions = directions[:1]
-    candidates: list[tuple[tuple[float, int], int, Wrapping]] = []
+    best: tuple[tuple[float, int], Wrapping] | None = None
     for index, direction in enumerate(directions):
+        # Ties go to rows: papers read from left to right. What fits well in rows is not tried in columns.
+        bias = COLUMN_COST * index
+        if best is not None and best[0][0] <= bias:
+            break
         draft = make_draft(diagram, sizes, direction)
         row = wrap(draft, 1)
-        if row is None:
-            continue
-        if index == 0 and _is_fine_row(row, options):
+        if index == 0 and row is not None and _is_fine_row(row, options):
             return make_sheet(row.draft, "layered")
-        found = wrappings(draft, options)
-        # Ties go to rows: papers read from left to right.
-        candidates += [(_with_bias(page_cost(wrapping, options), index), index, wrapping) for wrapping in found]
-    if not candidates:
+        for wrapping in wrappings(draft, options):
+            cost, num_rows = page_cost(wrapping, options)
+            if best is None or (cost + bias, num_rows) < best[0]:
+                best = ((cost + bias, num_rows), wrapping)
+    if best is None:
         return lay_out_part(diagram, sizes, directions[0])
-    best = min(candidates, key=lambda candidate: candidate[:2])[2]
-    return make_sheet(best.draft, "wrapped" if best.num_rows > 1 else "layered")
-
-
-def _with_bias(cost: tuple[float, int], index: int) -> tuple[float, int]:
-    return cost[0] + 0.3 * index, cost[1]
+    if sheet is not None and best[1].width > options.max_width:
+        return sheet
+    return make_sheet(best[1].draft, "wrapped" if best[1].num_rows > 1 else "layered")
 
 
 def _is_fine_row(row: Wrapping, options: LayoutOptions) -> bool:

@@ -28,6 +28,9 @@ HEADER_ROOM = 48.0
 """What a drawing adds above and below its layout: header and legend."""
 ROW_COST = 0.03
 CROSSING_COST = 0.2
+OVERFLOW_COST = 10.0
+UNUSED_COST = 0.5
+ASPECT_COST = 0.3
 MAX_STEPS = 3
 """Numbers of rows tried on either side of the likely one."""
 MAX_THOROUGH_LAYERS = 400
@@ -71,9 +74,13 @@ def wrappings(draft: Draft, options: LayoutOptions) -> list[Wrapping]:
     least = math.ceil(length / limit) if options.is_width_fixed and draft.direction == "lr" else 1
     nearest = max(1, least, round(ideal))
     reach = MAX_STEPS if num_layers <= MAX_THOROUGH_LAYERS else 2
-    counts = sorted({max(1, least, nearest + step) for step in range(-reach, reach + 1)})
+    counts = {max(1, least, nearest + step) for step in range(-reach, reach + 1)}
+    if options.is_width_fixed:
+        counts |= {least + step for step in range(MAX_STEPS + 1)}
     found = [
-        wrapping for count in counts if count <= num_layers and (wrapping := _wrap(draft, ruler, count)) is not None
+        wrapping
+        for count in sorted(counts)
+        if count <= num_layers and (wrapping := _wrap(draft, ruler, count)) is not None
     ]
     return sorted(found, key=lambda wrapping: page_cost(wrapping, options))
 
@@ -115,11 +122,15 @@ def page_cost(wrapping: Wrapping, options: LayoutOptions) -> tuple[float, int]:
     """Return how badly a wrapping fits the page: how far it must shrink, how far its aspect is off, frames cut."""
     if not wrapping.width or not wrapping.height:
         return 0.0, 0
-    shrink = max(wrapping.width / options.max_width, wrapping.height / options.max_height, 1.0)
     aspect = abs(math.log(wrapping.width / (wrapping.height + HEADER_ROOM) / options.page_aspect))
-    if options.is_width_fixed and wrapping.width > options.max_width:
-        aspect += 10.0 * (wrapping.width / options.max_width - 1.0)
-    cost = 2.0 * math.log(shrink) + aspect + wrapping.cut_cost + ROW_COST * wrapping.num_rows
+    cost = wrapping.cut_cost + ROW_COST * wrapping.num_rows
+    if options.is_width_fixed:
+        # The width is given and the height free: what is too wide is worst, then what leaves the width unused.
+        share = wrapping.width / options.max_width
+        cost += OVERFLOW_COST * max(0.0, share - 1.0) + UNUSED_COST * max(0.0, 1.0 - share) + ASPECT_COST * aspect
+    else:
+        shrink = max(wrapping.width / options.max_width, wrapping.height / options.max_height, 1.0)
+        cost += 2.0 * math.log(shrink) + aspect
     return cost, wrapping.num_rows
 
 

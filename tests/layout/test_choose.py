@@ -65,6 +65,15 @@ def test_what_is_too_large_makes_the_page_grow():
     assert 1 / 3 <= layout.width / layout.height <= 3
 
 
+@pytest.mark.parametrize("name", diagrams.NETS)
+def test_a_given_width_is_kept(name):
+    """The width of a page of text; a U may tighten its white space, or give way to what fits."""
+    diagram, sizes = diagrams.NETS[name]()
+    layout = lay_out(diagram, sizes, LayoutOptions(max_width=516.0, max_height=290.0, is_width_fixed=True))
+    assert layout.width <= 516.0
+    assert oracle.faults(layout, diagram, sizes) == []
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     diagrams.diagrams(), st.sampled_from(["auto", "lr", "tb"]), st.sampled_from([200.0, 516.0, 1067.0]), st.booleans()
