@@ -221,11 +221,13 @@ class Functional(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         random = torch.Generator().manual_seed(0)
-        for index, shape in enumerate([(16, 3, 3, 3), (32, 16, 3, 3), (64, 32, 3, 3), (64, 64, 3, 3)]):
-            bound = (6 / (shape[1] * 9)) ** 0.5
-            self.register_parameter(
-                f"kernel{index}", nn.Parameter(bound * (2 * torch.rand(shape, generator=random) - 1))
-            )
+
+        def kernel(out_channels: int, in_channels: int) -> nn.Parameter:
+            values = 2 * torch.rand(out_channels, in_channels, 3, 3, generator=random) - 1
+            return nn.Parameter(values * (6 / (in_channels * 9)) ** 0.5)
+
+        self.kernel0, self.kernel1 = kernel(16, 3), kernel(32, 16)
+        self.kernel2, self.kernel3 = kernel(64, 32), kernel(64, 64)
         self.weight = nn.Parameter(torch.randn(10, 64, generator=random) / 8)
 
     def forward(self, image: Tensor) -> Tensor:
