@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from neural_flow.errors import ModelLoadError
+from neural_flow.graph_checks import check_references, check_types
 from neural_flow.records import (
     Capture,
     Edge,
@@ -142,10 +143,13 @@ def topology_from_json(data: Mapping[str, Any]) -> Topology:
             hint="write one with: neural-flow render model.py -o graph.json",
         )
     try:
-        return _topology(data)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        topology = _topology(data)
+        check_types(topology, "graph")
+        check_references(topology)
+        return topology
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ModelLoadError(
-            f"cannot read the graph: {type(error).__name__}: {error}",
+            f"cannot read the graph\n{type(error).__name__}: {error}",
             hint="write it again with: neural-flow render model.py -o graph.json",
         ) from error
 
@@ -241,7 +245,10 @@ def _node(
     }
     for key in _MEASURED.values():
         value = numbers.get(key, {}).get(stage.stage_id)
-        node[key] = None if value is None else _six_digits(value)
+        if value is not None and key != "gradient_norm" and float(value).is_integer():
+            node[key] = int(value)
+        else:
+            node[key] = _six_digits(value)
     summary = capture.summaries.get(stage.stage_id) if capture else None
     stats = capture.stats.get(stage.stage_id) if capture and has_stats else None
     attention = capture.attention.get(stage.stage_id, ()) if capture else ()

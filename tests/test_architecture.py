@@ -25,6 +25,7 @@ UNITS: dict[str, tuple[float, set[str]]] = {
     "figures": (0.1, set()),
     "records": (0.2, {"numpy"}),
     "drawing": (0.3, {"numpy"}),
+    "graph_checks": (0.3, set()),
     "graph_json": (0.4, {"numpy"}),
     "theme": (0.5, {"numpy"}),
     "text_metrics": (0.6, {"numpy", "fontTools"}),

@@ -101,3 +101,14 @@ def test_other_data_is_refused_with_a_hint(data):
     with pytest.raises(ModelLoadError) as caught:
         nf.Topology.from_json(data)
     assert "neural-flow render" in caught.value.hint
+
+
+def test_counts_are_whole_and_exact():
+    drawing = nf.render(Net(), torch.randn(3001, 4), color_by="flops", saved=True, gradients=True)
+    (stem,) = (node for node in json.loads(drawing.to_bytes(".json"))["nodes"] if node.get("module") == "stem")
+    assert stem["flops"] == 2 * 3001 * 4 * 8
+    assert {key: type(stem[key]) for key in ("flops", "saved_nbytes", "gradient_norm")} == {
+        "flops": int,
+        "saved_nbytes": int,
+        "gradient_norm": float,
+    }
