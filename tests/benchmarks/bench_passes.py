@@ -173,10 +173,11 @@ def tiny() -> None:
 # -- rows of their own process -------------------------------------------------------------------------------------
 
 PREPARE = """
-import resource, sys, time, torch
+import re, sys, time, torch
 torch.set_num_threads(1)
 from torch import nn
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+# ru_maxrss would begin at what the process that started this one had
+peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
 """
 
 DEEP = """
