@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -37,19 +36,6 @@ def test_the_reference_names_every_command_and_option() -> None:
     assert {flag for flag in shown if flag not in known | {"--help"}} == set()
     for name in commands():
         assert f"`neural-flow {name}" in REFERENCE
-
-
-@pytest.mark.slow
-def test_the_commands_of_the_how_to_run(run: Run, folder: Path) -> None:
-    lines = [line.partition("  #")[0].strip() for line in HOW_TO.splitlines() if line.startswith("neural-flow ")]
-    assert len(lines) >= 8
-    for line in lines:
-        words = shlex.split(line)[1:]
-        if words[0] == "build" or words == ["check"]:
-            assert set(words[1::2]) <= {"--only", "--check", "--jobs", "u*", "2"}
-            continue  # they need the list, and are tested with it
-        result = run(*words)
-        assert result.code == 0, (line, result.stderr)
 
 
 def test_the_table_of_the_how_to_is_a_figure(folder: Path, run: Run) -> None:
