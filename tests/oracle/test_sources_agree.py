@@ -39,8 +39,17 @@ COARSE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("source", ["fx", "export"])
-@pytest.mark.parametrize("name", PROGRAMS)
+EXPORTED = {"residual", "write_into_slice", "overwritten_value_is_gone", "unpicked_part_is_no_edge", "part_of_a_part"}
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        pytest.param(name, source, marks=() if source == "fx" or name in EXPORTED else pytest.mark.slow)
+        for name in PROGRAMS
+        for source in ("fx", "export")
+    ],
+)
 def test_on_programs(name, source):
     torch.manual_seed(0)
     more, less = compare(Program(PROGRAMS[name]), (torch.randn(6, 4),), {}, source, select="*")
@@ -52,7 +61,7 @@ SAMPLES = ["unet", "multimodal", "shared_module", "rnn", "mlp"]
 SLOW_SAMPLES = ["volume_unet", "gpt2", "vit", "resnet50"]
 
 
-@pytest.mark.parametrize("source", ["fx", "export"])
+@pytest.mark.parametrize("source", ["fx", pytest.param("export", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [*SAMPLES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_SAMPLES)])
 def test_on_samples(name, source):
     module = load(name)
