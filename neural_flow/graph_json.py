@@ -36,7 +36,7 @@ from neural_flow.records import (
 
 SCHEMA = "neural-flow.graph/1"
 _MEASURED = {"flops": "flops", "saved": "saved_nbytes", "gradient": "gradient_norm"}
-_ATTACHED = frozenset({"flops", "saved_nbytes", "gradient_norm", "stats", "summary", "attention"})
+_UNITS = {"flops": "FLOP", "saved": "B", "gradient": ""}
 
 
 def topology_to_json(
@@ -154,9 +154,15 @@ def topology_from_json(data: Mapping[str, Any]) -> Topology:
         ) from error
 
 
-def stage_numbers(data: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
-    """Return what a stored graph knows of each stage beyond its architecture (statistics, FLOPs, summary kind)."""
-    return {_number(node["id"]): {key: node[key] for key in _ATTACHED if key in node} for node in data["nodes"]}
+def stored_measurements(data: Mapping[str, Any]) -> tuple[Measurements, ...]:
+    """Return what was measured when a graph was written, of each kind that any of its nodes has."""
+    found: list[Measurements] = []
+    for name, key in _MEASURED.items():
+        values = {_number(node["id"]): node.get(key) for node in data["nodes"]}
+        by_stage = {stage: float(value) for stage, value in values.items() if isinstance(value, int | float)}
+        if by_stage:
+            found.append(Measurements(name=name, unit=_UNITS[name], by_stage=by_stage))
+    return tuple(found)
 
 
 def _topology(data: Mapping[str, Any]) -> Topology:

@@ -13,9 +13,9 @@ from neural_flow.cli.console import PhaseProgress, prints_to_stderr, say
 from neural_flow.cli.dependencies import write_record
 from neural_flow.cli.finite import not_finite_text
 from neural_flow.cli.loading import improve_hint, load_job, model_options, pipeline_options
+from neural_flow.cli.stored import draw_stored
 from neural_flow.errors import ExportError, ForwardError, NeuralFlowError, UsageError
 from neural_flow.export._base import EXPORTERS
-from neural_flow.graph_json import read_graph
 
 STDOUT = "-"
 NUM_PHASES = 8
@@ -116,7 +116,7 @@ def default_stem(target: str) -> str:
 def _draw(params: Mapping[str, Any], tell: Callable[[str], None], *, opened: bool) -> pipeline.Drawing:
     options = pipeline_options(params, tell) | {"opened": opened}
     if params["target"].endswith(".json"):
-        return _draw_stored(Path(params["target"]), options)
+        return draw_stored(Path(params["target"]), params, options)
     job = load_job(params, tell)
     options |= model_options(params, job)
     try:
@@ -128,11 +128,6 @@ def _draw(params: Mapping[str, Any], tell: Callable[[str], None], *, opened: boo
     if params.get("record") is not None:
         write_record(Path(params["record"]), job, params)
     return drawing
-
-
-def _draw_stored(file: Path, options: dict[str, Any]) -> pipeline.Drawing:
-    topology = pipeline.Topology.from_json(read_graph(file))
-    return pipeline.draw(topology.record, options=pipeline.Options(**options))
 
 
 def write_outputs(

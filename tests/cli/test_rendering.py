@@ -88,6 +88,25 @@ def test_a_stored_graph_is_drawn_again(run: Run, folder: Path) -> None:
         assert "hint" in result.lines
 
 
+def test_a_stored_graph_keeps_its_numbers_and_says_what_comes_too_late(run: Run, folder: Path) -> None:
+    assert run("render", "net.py", "-o", "graph.json", "--color-by", "flops").code == 0
+    result = run("render", "graph.json", "-o", "a.svg", "--color-by", "flops", "--theme", "dark")
+    assert result.code == 0, result.stderr
+    assert "FLOP" in (folder / "a.svg").read_text()
+    assert result.stderr == ""
+    result = run("render", "graph.json", "-o", "a.json", "-o", "b.svg", "--detail", "op", "--no-fold", "-i", "1,2")
+    assert result.code == 0
+    assert "without effect on a graph file" in result.stderr
+    assert result.stderr.strip().endswith("-i, --detail, --no-fold")
+    stored, again = (json.loads((folder / name).read_text()) for name in ("graph.json", "a.json"))
+    numbers = [node["flops"] for node in stored["nodes"]]
+    assert any(numbers)
+    assert [node["flops"] for node in again["nodes"]] == numbers
+    result = run("render", "graph.json", "-o", "a.svg", "--color-by", "time")
+    assert result.code == 2
+    assert "--color-by time" in result.lines["hint"]
+
+
 def test_a_failing_forward_writes_the_partial_figure(run: Run, folder: Path) -> None:
     result = run("render", "broken.py", "-o", "b.svg", "-o", "b.json")
     assert result.code == 4
