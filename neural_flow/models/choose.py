@@ -62,7 +62,12 @@ def _nothing_to_build(namespace: Mapping[str, Any], classes: list[str], target: 
         hint = "name it: " + render_command(f"{target}:{instances[-1]}")
     else:
         hint = "define neural_flow_model() there, or name a class, function or instance: " + f"{target}:NAME"
-    found = f"it holds {listed(instances)}, none called model" if instances else "it defines no nn.Module class"
+    if instances:
+        found = f"it holds {listed(instances)}, none called model"
+    elif unable := _own_classes(namespace, can_run=False):
+        found = f"none of its nn.Module classes can run, being abstract or without forward: {listed(unable)}"
+    else:
+        found = "it defines no nn.Module class"
     return ModelLoadError(f"found no model in {target}\n{found}", hint=hint)
 
 
@@ -206,8 +211,8 @@ def _look_up(namespace: Mapping[str, Any], attribute: str, target: str) -> Any:
     return value
 
 
-def _own_classes(namespace: Mapping[str, Any]) -> list[str]:
-    """Return the model classes that the file itself defines and that can run, in their order."""
+def _own_classes(namespace: Mapping[str, Any], *, can_run: bool = True) -> list[str]:
+    """Return the model classes that the file itself defines and that can run, or those that cannot, in their order."""
     module_name = namespace.get("__name__")
     no_forward = nn.Module.forward
     return [
@@ -217,8 +222,7 @@ def _own_classes(namespace: Mapping[str, Any]) -> list[str]:
         and issubclass(value, nn.Module)
         and value.__module__ == module_name
         and value.__name__ == name
-        and value.forward is not no_forward
-        and not inspect.isabstract(value)
+        and (value.forward is not no_forward and not inspect.isabstract(value)) is can_run
     ]
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from neural_flow.errors import SampleInputError, UsageError
 from neural_flow.models._base import describe_error, render_command, seeded
@@ -116,7 +117,14 @@ def _from_conventions(loaded: LoadedModel) -> SampleInputs | None:
             inputs = interpret(value, name)
             if name != SHARED_ATTRIBUTE or runs_with(loaded.model, inputs.args, inputs.kwargs):
                 return replace(inputs, notes=(f"inputs: the model's {name}",))
-    return None
+    return None if _takes_inputs(loaded.model) else SampleInputs(args=())
+
+
+def _takes_inputs(model: nn.Module) -> bool:
+    try:
+        return bool(inspect.signature(model.forward).parameters)
+    except (TypeError, ValueError):  # a forward without a readable signature may take anything
+        return True
 
 
 def _from_user(value: Any, name: str) -> SampleInputs:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import tarfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +19,7 @@ from neural_flow.errors import ModelLoadError, NeuralFlowError, SampleInputError
 from neural_flow.models._base import describe_error, short_path
 
 TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".tar")
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _REFUSED_CLASS = re.compile(r"GLOBAL ([\w.]+)|(?:Unsupported class|unrecognized function) [`<]?([\w.]+)")
 
 
@@ -42,6 +45,13 @@ def read_stored(file: Path, *, unsafe_load: bool, error_class: type[NeuralFlowEr
     if not file.is_file():
         found = "it is a folder" if file.is_dir() else f"the folder {short_path(file.parent)} does not hold it"
         raise error_class(f"no such file: {short_path(file)}\n{found}", hint="check the path")
+    with file.open("rb") as opened:
+        start = opened.read(len(_LFS_POINTER))
+    if start == _LFS_POINTER:
+        raise error_class(
+            f"cannot read {short_path(file)}\nit is a Git LFS pointer: the name of the content, not the content",
+            hint=f"fetch it with: git lfs pull --include {shlex.quote(file.name)}",
+        )
     try:
         if file.suffix == ".safetensors":
             return load_file(file)
@@ -108,6 +118,8 @@ def _refused_class(file: Path, error: Exception) -> str:
         return "a TorchScript program"
     if "eights only load failed" not in text and "weights_only" not in text:
         return ""
+    if not _is_torch_file(file):
+        return ""
     if matched := _REFUSED_CLASS.search(text):
         return "the class " + next(filter(None, matched.groups()))
     try:
@@ -115,6 +127,13 @@ def _refused_class(file: Path, error: Exception) -> str:
     except Exception:  # only zip archives can be listed
         unsafe = []
     return f"the class {unsafe[0]}" if unsafe else "something other than tensors"
+
+
+def _is_torch_file(file: Path) -> bool:
+    """Return whether a file begins as torch.save writes it: a zip archive, a pickle, or the old tar archive."""
+    with file.open("rb") as opened:
+        start = opened.read(2)
+    return start == b"PK" or start[:1] == b"\x80" or tarfile.is_tarfile(file)
 
 
 def pick_key(content: Any, key: str, file: Path, error_class: type[NeuralFlowError] = SampleInputError) -> Any:

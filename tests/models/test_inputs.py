@@ -92,6 +92,16 @@ def test_modules_may_carry_their_inputs(write: Write) -> None:
         inputs_of("misfit.py:Own")
 
 
+def test_a_forward_without_parameters_needs_no_inputs(write: Write) -> None:
+    write("net.py", NET + "\n    class Own(Net):\n        def forward(self):\n            return torch.ones(2)\n")
+    assert inputs_of("net.py:Own") == SampleInputs(args=())
+    with pytest.raises(SampleInputError, match="too many positional"):
+        inputs_of("net.py:Own", "1,3")
+    write("default.py", NET + "\n    class Own(Net):\n        def forward(self, x=None):\n            return x + 1\n")
+    with pytest.raises(SampleInputError, match="none were given"):
+        inputs_of("default.py:Own")
+
+
 def test_an_inputs_function_of_another_file_has_its_own_neighbours(write: Write) -> None:
     write("net.py", NET)
     write("data/sizes.py", "width = 11")

@@ -290,3 +290,12 @@ def test_every_error_is_ours(write: Write) -> None:
 
 def test_samples_are_found() -> None:
     assert {"unet", "resnet50", "gpt2", "vit", "mlp"} <= set(sample_names())
+
+
+def test_classes_that_cannot_run_are_named(write: Write) -> None:
+    write("base.py", "from torch import nn\nclass Base(nn.Module):\n    pass\n")
+    with pytest.raises(ModelLoadError, match=r"none of its nn\.Module classes can run.* without forward: Base"):
+        load_target("base.py")
+    write("empty.py", "from torch import nn\n")
+    with pytest.raises(ModelLoadError, match=r"it defines no nn\.Module class"):
+        load_target("empty.py")

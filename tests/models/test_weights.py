@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,16 @@ def test_damaged_and_absent_files(tmp_path: Path) -> None:
     (tmp_path / "bad.safetensors").write_bytes(b"nonsense")
     (tmp_path / "bad.pt").write_bytes(b"nonsense")
     (tmp_path / "odd.xyz").write_bytes(b"")
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 9\n"
+    for name in ("lfs file.pt", "lfs.safetensors", "lfs.npz"):
+        (tmp_path / name).write_bytes(pointer)
+        with pytest.raises(ModelLoadError, match="it is a Git LFS pointer") as raised:
+            load_weights(make_model(), tmp_path / name)
+        assert f"--include {shlex.quote(name)}" in raised.value.hint
+    (tmp_path / "page.pt").write_bytes(b"<!DOCTYPE html><html></html>")
+    with pytest.raises(ModelLoadError, match="cannot read") as raised:
+        load_weights(make_model(), tmp_path / "page.pt")
+    assert "--unsafe-load" not in raised.value.hint
     for name, found in {
         "bad.safetensors": "cannot read",
         "bad.pt": "bad",
