@@ -43,12 +43,14 @@ class CallFrame:
 
 def clean_path(path: str) -> str:
     """Return ``path`` without the parts that wrappers put into it."""
+    if "_" not in path:
+        return path
     return ".".join(part for part in path.split(".") if part not in WRAPPER_PARTS)
 
 
 def is_wrapper(module: nn.Module) -> bool:
     """Return whether a module only wraps another one for compiling, sharding or checkpointing."""
-    return any(part in module._modules for part in WRAPPER_PARTS)
+    return bool(module._modules) and any(part in module._modules for part in WRAPPER_PARTS)
 
 
 def has_parametrizations(module: nn.Module) -> bool:
@@ -56,18 +58,21 @@ def has_parametrizations(module: nn.Module) -> bool:
     return "parametrizations" in module._modules and is_parametrized(module)
 
 
-def named_children(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield (name, child) for the children of a module, those in its plain lists, tuples and dicts included.
+def named_children(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return (name, child) for the children of a module, those in its plain lists, tuples and dicts included.
 
     Modules that compute a parameter (``parametrizations``) belong to the parameter and are left out.
     """
-    is_computed = has_parametrizations(module)
-    for name, child in module._modules.items():
-        if child is not None and not (is_computed and name == "parametrizations"):
-            yield name, child
-    for name, value in tuple(vars(module).items()):
+    found: list[tuple[str, nn.Module]] = []
+    if module._modules:
+        is_computed = has_parametrizations(module)
+        for name, child in module._modules.items():
+            if child is not None and not (is_computed and name == "parametrizations"):
+                found.append((name, child))
+    for name, value in vars(module).items():
         if type(value) in _CONTAINERS and value and name not in _OWN_ATTRIBUTES:
-            yield from _held_modules(value, name, 0)
+            found += _held_modules(value, name, 0)
+    return found
 
 
 def _held_modules(container: Any, prefix: str, depth: int) -> Iterator[tuple[str, nn.Module]]:
@@ -100,7 +105,13 @@ def module_paths(model: nn.Module) -> dict[nn.Module, str]:
 
     A wrapper (compiled, sharded, checkpointed) is left out: what it wraps stands under its path.
     """
+    return module_tree(model)[0]
+
+
+def module_tree(model: nn.Module) -> tuple[dict[nn.Module, str], dict[nn.Module, list[nn.Module]]]:
+    """Return ``module_paths`` and the children of each module that has any."""
     paths: dict[nn.Module, str] = {}
+    children: dict[nn.Module, list[nn.Module]] = {}
     seen: set[nn.Module] = set()
     waiting = [("", model)]
     while waiting:
@@ -110,9 +121,10 @@ def module_paths(model: nn.Module) -> dict[nn.Module, str]:
         seen.add(module)
         if not is_wrapper(module):
             paths[module] = clean_path(path)
-        children = [(f"{path}.{name}" if path else name, child) for name, child in named_children(module)]
-        waiting += reversed(children)
-    return paths
+        if named := named_children(module):
+            children[module] = [child for _, child in named]
+            waiting += [(f"{path}.{name}" if path else name, child) for name, child in reversed(named)]
+    return paths, children
 
 
 def _num_positional(kind: type[nn.Module]) -> int:

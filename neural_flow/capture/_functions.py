@@ -51,8 +51,6 @@ FROM_LITERALS = frozenset({"lift_fresh", "lift_fresh_copy", "lift"})
 JOINERS = frozenset({"cat", "concat", "concatenate", "stack", "hstack", "vstack", "row_stack"})
 """Functions that lay tensors side by side."""
 
-_RENORMALIZES = frozenset({"embedding", "embedding_bag"})  # with max_norm they scale rows of their weight in place
-
 _LENDS_FIRST = frozenset(
     {
         "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like",
@@ -71,13 +69,17 @@ def short_name(func: Callable[..., Any]) -> str:
 
 
 class Traits(NamedTuple):
-    """What the tracer wants to know of a function each time it is called. ``is_plain``: no rule below is about it."""
+    """What the tracer wants to know of a function each time it is called.
+
+    ``is_plain``: no rule below is about it. ``is_writing``: it writes its first argument.
+    """
 
     name: str
     is_plain: bool
+    is_writing: bool
 
 
-_SPECIAL = (UPDATES_ASIDE, ARRAY_ESCAPES, ARRAY_READERS, FROM_LITERALS, JOINERS, _RENORMALIZES)
+_SPECIAL = (UPDATES_ASIDE, ARRAY_ESCAPES, ARRAY_READERS, FROM_LITERALS, JOINERS)
 _TRAITS: dict[Any, Traits] = {}
 
 
@@ -94,7 +96,7 @@ def traits_of(func: Callable[..., Any]) -> Traits:
         or num_lenders(name) != (0, 0)
         or any(name in names for names in _SPECIAL)
     )
-    traits = Traits(name, not is_special)
+    traits = Traits(name, not is_special, is_in_place(name))
     with contextlib.suppress(TypeError):  # not hashable
         _TRAITS[func] = traits
     return traits
@@ -150,13 +152,9 @@ def is_in_place(name: str) -> bool:
     return name.endswith("_")
 
 
-def may_write(name: str, kwargs: dict[str, Any]) -> bool:
-    """Return whether a function of this bare name, called with these keywords, may write an argument."""
-    if is_in_place(name):
-        return True
-    if name in _RENORMALIZES:
-        return kwargs.get("max_norm") is not None
-    return bool(kwargs) and (kwargs.get("out") is not None or kwargs.get("inplace") is True)
+def is_writing_by(kwargs: dict[str, Any]) -> bool:
+    """Return whether these keywords make a function write an argument; with ``max_norm`` it scales rows of a weight."""
+    return kwargs.get("inplace") is True or kwargs.get("out") is not None or kwargs.get("max_norm") is not None
 
 
 def num_lenders(name: str) -> tuple[int, int]:

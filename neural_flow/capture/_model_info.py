@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from neural_flow.capture._metas import dtype_name
-from neural_flow.module_calls import has_parametrizations, named_children
+from neural_flow.module_calls import has_parametrizations
 from neural_flow.nested import tensor_leaves
 from neural_flow.records import ModuleInfo, ParamInfo
 
@@ -71,7 +71,7 @@ def _own_params(module: nn.Module) -> Iterator[tuple[str, torch.Tensor, object]]
         for name, param in parametrizations.named_parameters():
             yield f"parametrizations.{name}", param, None
     for name, value in vars(module).items():
-        if isinstance(value, torch.ScriptObject):
+        if type(value) is torch.ScriptObject:  # its isinstance runs Python code, and this sees every attribute
             for index, tensor in enumerate(_packed_tensors(value)):
                 yield f"{name}[{index}]", tensor, value
 
@@ -131,38 +131,42 @@ def param_infos(parts: ModelParts) -> tuple[ParamInfo, ...]:
 
 
 def module_infos(
-    paths: dict[nn.Module, str], parts: ModelParts, params: tuple[ParamInfo, ...]
-) -> tuple[ModuleInfo, ...]:
-    """Return the record of each module; a module that stands under two paths is one record."""
-    children = _children_by_path(paths)
-    subtree: dict[nn.Module, dict[int, None]] = {}
-    return tuple(
-        _module_info(module, path, children.get(path, ()), _subtree_ids(module, parts, subtree), parts, params)
-        for module, path in paths.items()
-    )
-
-
-def _module_info(
-    module: nn.Module,
-    path: str,
-    child_paths: Any,
-    ids: dict[int, None],
+    paths: dict[nn.Module, str],
+    children: dict[nn.Module, list[nn.Module]],
     parts: ModelParts,
     params: tuple[ParamInfo, ...],
-) -> ModuleInfo:
-    infos = [params[param_id] for param_id in ids if params[param_id].shape or params[param_id].nbytes]
-    return ModuleInfo(
-        path=path,
-        class_name=class_name(module),
-        qualified_name=qualified_name(module),
-        child_paths=tuple(child_paths),
-        own_param_ids=tuple(parts.own_param_ids[module]),
-        param_ids=tuple(ids),
-        num_params=sum([info.numel for info in infos]),
-        num_trainable_params=sum([info.numel for info in infos if info.requires_grad]),
-        param_nbytes=sum([info.nbytes for info in infos]),
-        is_scripted=isinstance(module, torch.jit.ScriptModule),
-    )
+) -> tuple[ModuleInfo, ...]:
+    """Return the record of each module; a module that stands under two paths is one record.
+
+    Args:
+        paths: every module of the model with its path.
+        children: the children of each module that has any.
+        parts: the model's parameters.
+        params: their records.
+    """
+    child_paths = _children_by_path(paths)
+    subtree: dict[nn.Module, dict[int, None]] = {}
+    infos: list[ModuleInfo] = []
+    for module, path in paths.items():
+        name = qualified_name(module)
+        ids = _subtree_ids(module, children, parts, subtree)
+        # an uninitialized parameter has neither a shape nor bytes
+        own = [info for param_id in ids if (info := params[param_id]).shape or info.nbytes]
+        infos.append(
+            ModuleInfo(
+                path=path,
+                class_name=name.rpartition(".")[2],
+                qualified_name=name,
+                child_paths=tuple(child_paths.get(path, ())),
+                own_param_ids=tuple(parts.own_param_ids[module]),
+                param_ids=tuple(ids),
+                num_params=sum([info.numel for info in own]) if own else 0,
+                num_trainable_params=sum([info.numel for info in own if info.requires_grad]) if own else 0,
+                param_nbytes=sum([info.nbytes for info in own]) if own else 0,
+                is_scripted=isinstance(module, torch.jit.ScriptModule),
+            )
+        )
+    return tuple(infos)
 
 
 def _children_by_path(paths: dict[nn.Module, str]) -> dict[str, list[str]]:
@@ -178,12 +182,17 @@ def _children_by_path(paths: dict[nn.Module, str]) -> dict[str, list[str]]:
     return children
 
 
-def _subtree_ids(module: nn.Module, parts: ModelParts, memo: dict[nn.Module, dict[int, None]]) -> dict[int, None]:
+def _subtree_ids(
+    module: nn.Module,
+    children: dict[nn.Module, list[nn.Module]],
+    parts: ModelParts,
+    memo: dict[nn.Module, dict[int, None]],
+) -> dict[int, None]:
     if module in memo:
         return memo[module]
     ids = memo[module] = dict.fromkeys(parts.own_param_ids.get(module, ()))
-    for _, child in named_children(module):
-        ids.update(_subtree_ids(child, parts, memo))
+    for child in children.get(module, ()):
+        ids.update(_subtree_ids(child, children, parts, memo))
     return ids
 
 

@@ -76,7 +76,11 @@ class Recorder:
                 return
         if values.is_tagged(result):
             return
-        parents, params = self.sources(leaves, result)
+        refs = values.read(leaves[0], result) if len(leaves) == 1 else None
+        if refs and id(leaves[0]) not in values.param_ids:
+            parents, params = refs, ()
+        else:
+            parents, params = self.sources(leaves, result)
         op_id = len(self.ops)
         self.ops.append((func, parents, params, [raw_meta(result)], self.call_id, "op", user_place()))
         values.tag(result, ((op_id, 0),), op_id, can_be_view=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 
 import torch
 
@@ -35,17 +36,17 @@ class StorageLog:
         self.base = base
         self.last_time = time
         self.param_id = param_id
-        self.parts: list[tuple[Refs, Region]] = []
-        self.writes: list[tuple[ValueRef, Region]] = []
+        self.parts: Sequence[tuple[Refs, Region]] = ()
+        self.writes: Sequence[tuple[ValueRef, Region]] = ()
 
     def write(self, ref: ValueRef, time: int, region: Region, nbytes: int) -> None:
         """Note that op ``time`` wrote ``region`` of a storage of ``nbytes`` bytes."""
         self.last_time = time
         if region.is_dense and region.start == 0 and region.end >= nbytes:
-            self.base, self.parts, self.writes = (ref,), [], []
+            self.base, self.parts, self.writes = (ref,), (), ()
             return
-        self.writes = [old for old in self.writes if not does_cover(region, old[1])]
-        self.writes.append((ref, region))
+        kept = [old for old in self.writes if not does_cover(region, old[1])]
+        self.writes = [*kept, (ref, region)]
 
     def read(self, region: Region) -> Refs:
         """Return the values that ``region`` holds."""

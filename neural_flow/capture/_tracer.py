@@ -26,7 +26,7 @@ from neural_flow.capture._names import input_leaves, output_leaves
 from neural_flow.capture._recorder import Recorder
 from neural_flow.capture._storage_log import Refs
 from neural_flow.capture._values import ValueTable
-from neural_flow.module_calls import CallFrame, ModuleCallStack, module_paths
+from neural_flow.module_calls import CallFrame, ModuleCallStack, module_tree
 from neural_flow.nested import every_tensor, tensor_leaves
 from neural_flow.probe import ObserverHandle, Probe, observe_every_emit
 from neural_flow.records import Leaf, ProbeEmit, Trace
@@ -57,7 +57,7 @@ class Tracer:
         self.error: Exception | None = None
         self.raised: Exception | None = None
         self.on_param_write: Callable[[torch.Tensor], None] | None = None
-        self._paths = module_paths(model)
+        self._paths, self._children = module_tree(model)
         self._stack = ModuleCallStack(
             model,
             on_enter=self._on_enter,
@@ -164,29 +164,28 @@ class Tracer:
     def _exit_mode(self) -> None:
         """Stop intercepting tensor functions."""
 
-    def _quiet(self) -> AbstractContextManager[object]:
-        """Return a context in which the tracer's own work with tensors is not traced."""
-        return no_torch_function()
+    _quiet: Callable[[], AbstractContextManager[object]] = no_torch_function
+    """Returns a context in which the tracer's own work with tensors is not traced."""
 
     def _on_enter(self, frame: CallFrame, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
         call = FollowedCall(frame, has_kwargs=kwargs is not None)
         self._calls.append(call)
-        with self._quiet():
-            try:
-                self._read_inputs(call, args, kwargs or {})
-            except Exception as error:  # a fault of the tracer must not become one of the model
-                self.error = self.error or error
         recorder = self._recorder
         assert recorder is not None
+        with self._quiet():
+            try:
+                if self.is_following and call.parent_id is None:
+                    self._tag_inputs(frame.module, args, kwargs or {})
+                self._read_inputs(call, tensors_in((*args, *kwargs.values()) if kwargs else args))
+            except Exception as error:  # a fault of the tracer must not become one of the model
+                self.error = self.error or error
         call.first_op_id = len(recorder.ops)
         recorder.call_id = frame.call_id
 
-    def _read_inputs(self, call: FollowedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _read_inputs(self, call: FollowedCall, leaves: list[torch.Tensor]) -> None:
         recorder = self._recorder
         assert recorder is not None
-        if self.is_following and call.parent_id is None:
-            self._tag_inputs(call.frame.module, args, kwargs)
-        for leaf in tensors_in((*args, *kwargs.values()) if kwargs else args):
+        for leaf in leaves:
             refs = recorder.read(leaf) if self.is_following else ()
             call.inputs.append(recorder.meta_of(leaf, refs))
             call.input_refs.append(refs)
@@ -216,7 +215,7 @@ class Tracer:
         with self._quiet():
             try:
                 if not call.has_kwargs and kwargs:
-                    self._read_inputs(call, (), kwargs)
+                    self._read_inputs(call, tensors_in(tuple(kwargs.values())))
                 handed = self._read_outputs(call, args, kwargs, output, held)
             except Exception as error:  # as above
                 self.error = self.error or error
@@ -317,7 +316,7 @@ class Tracer:
             model_name=class_name(root),
             class_name=class_name(root),
             params=params,
-            modules=module_infos(self._paths, self._parts, params),
+            modules=module_infos(self._paths, self._children, self._parts, params),
             calls=tuple(call.finished(len(recorder.ops)) for call in self._calls),
             ops=recorder.finished_ops(),
             inputs=tuple(Leaf(name=name, meta=finished_meta(raw), refs=refs) for name, raw, refs in self._inputs),

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from neural_flow.capture._functions import ARRAY_ESCAPES, may_write, traits_of
+from neural_flow.capture._functions import ARRAY_ESCAPES, is_writing_by, traits_of
 from neural_flow.capture._recorder import Recorder
 from neural_flow.capture._tracer import Tracer
 from neural_flow.capture._writes import OpCall, Tensors, collect_tensors, versions_of, written_by_name
@@ -70,7 +70,7 @@ class _FunctionMode(TorchFunctionMode):
         recorder = self.recorder
         if recorder is None or self.tracer.error is not None:
             return func(*args, **kwargs)
-        name, is_plain = traits_of(func)
+        name, is_plain, is_writing = traits_of(func)
         leaves: Tensors = []
         versions: list[int] | None = None
         if name == "__get__":
@@ -84,7 +84,7 @@ class _FunctionMode(TorchFunctionMode):
             collect_tensors(args, leaves)
             if kwargs:
                 collect_tensors(kwargs.values(), leaves)
-            if (kwargs or not is_plain) and may_write(name, kwargs):
+            if is_writing or (kwargs and is_writing_by(kwargs)):
                 is_plain = False
                 self.tracer.save_params_under(leaves)
             versions = versions_of(leaves)

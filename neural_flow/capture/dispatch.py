@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -42,6 +41,7 @@ class DispatchTracer(Tracer):
     def __init__(self, model: nn.Module) -> None:
         super().__init__(model)
         self._mode = _DispatchMode(self)
+        self._quiet = self._mode.paused
 
     def _enter_mode(self) -> None:
         assert self._recorder is not None
@@ -51,9 +51,6 @@ class DispatchTracer(Tracer):
     def _exit_mode(self) -> None:
         self._mode.__exit__(None, None, None)
         self._mode.recorder = None
-
-    def _quiet(self) -> AbstractContextManager[object]:
-        return self._mode.paused()
 
 
 class _DispatchMode(TorchDispatchMode):
