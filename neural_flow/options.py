@@ -172,6 +172,7 @@ def scene_options(asked: Options) -> SceneOptions:
         cmap=asked.cmap,
         norm=asked.norm,
         color_by=asked.color_by,
+        numbers=("gradient",) * asked.gradients + ("saved",) * asked.saved,
         font_file=asked.font,
         changes=asked.changes,
         edge_changes=asked.edge_changes,

@@ -18,8 +18,10 @@ _TOO_LATE = {
     "arguments": "-a", "weights": "", "device": "", "train": "", "autocast": "", "inputs": "-i",
     "inputs_function": "--inputs", "detail": "", "depth": "", "select": "", "exclude": "", "types": "--type",
     "max_stages": "", "fold": "--no-fold", "expand": "", "collapse": "", "topology": "", "tracer": "", "fake": "",
-    "heads": "", "gradients": "", "saved": "", "batch_dim": "", "sample": "",
+    "heads": "", "batch_dim": "", "sample": "",
 }  # fmt: skip
+
+_NUMBERS = {"gradients": "gradient", "saved": "saved"}
 
 
 def draw_stored(file: Path, params: Mapping[str, Any], options: Mapping[str, Any]) -> pipeline.Drawing:
@@ -37,15 +39,17 @@ def draw_stored(file: Path, params: Mapping[str, Any], options: Mapping[str, Any
     data = read_graph(file)
     topology = pipeline.Topology.from_json(data)
     measured = stored_measurements(data)
+    held = {found.name for found in measured}
     asked = Options(**options)
-    if asked.color_by not in (None, "params", *(found.name for found in measured)):
+    if asked.color_by not in (None, "params", *held):
         raise UsageError(
             f"{file} holds no {asked.color_by}\nwhat is measured depends on the machine, or was not asked for",
             hint=f"draw the model itself: neural-flow render model.py --color-by {asked.color_by}",
         )
     late = _too_late(params)
+    late += [f"--{option}" for option, name in _NUMBERS.items() if params[option] and name not in held]
     if late and not params["quiet"]:
-        say("note", f"without effect on a graph file, which holds chosen stages: {', '.join(late)}")
+        say("note", f"without effect on this graph file, whose stages and numbers are chosen: {', '.join(late)}")
     return pipeline.draw(topology.record, None, measured, options=asked)
 
 

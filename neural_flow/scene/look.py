@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import hypot
 
 from neural_flow.drawing import Arrow, Diagram, DiagramNode
 from neural_flow.records import Capture, Measurements, Stage, Summary, TensorMeta, Topology
@@ -61,17 +62,14 @@ class Look:
         return () if meta is None else sample_shape(meta, self.batch)
 
     def value_of(self, stage_ids: tuple[int, ...]) -> float | None:
-        """Return the measured value of a card: the sum over the stages that it stands for."""
+        """Return the value that a card is coloured by: over all of the stages that it stands for."""
         if all(self.stages[found].kind in ("input", "output") for found in stage_ids):
             return None
         if self.options.color_by == "params":
             return float(
                 sum(self.stages[found].num_params - self.stages[found].num_shared_params for found in stage_ids)
             )
-        if self.measured is None:
-            return None
-        values = [self.measured.by_stage[found] for found in stage_ids if found in self.measured.by_stage]
-        return sum(values) if values else None
+        return None if self.measured is None else total_of(self.measured, stage_ids)
 
     def is_highlighted(self, node: DiagramNode) -> bool:
         """Return whether one of the stages behind a card fits ``--highlight``."""
@@ -217,10 +215,22 @@ def label_lines(node: DiagramNode, look: Look) -> tuple[str, ...]:
         lines.append(" · ".join(facts))
     if look.options.color_by and (value := look.value_of(node.stage_ids)) is not None:
         lines.append(value_text(value, unit_of(look)))
+    for found in look.measurements:
+        is_asked = found.name in look.options.numbers and found is not look.measured
+        if is_asked and (value := total_of(found, node.stage_ids)) is not None:
+            lines.append(f"{found.name} {value_text(value, found.unit)}")
     stats = look.capture.stats.get(stage.stage_id)
     if look.options.has_stats and stats is not None and stats.mean is not None and stats.std is not None:
         lines.append(f"{stats.mean:.2g} ± {stats.std:.2g}".replace("-", "−"))
     return tuple(lines)
+
+
+def total_of(measured: Measurements, stage_ids: tuple[int, ...]) -> float | None:
+    """Return what was measured of some stages together: amounts add up, norms as sides of a right angle do."""
+    values = [measured.by_stage[found] for found in stage_ids if found in measured.by_stage]
+    if not values:
+        return None
+    return hypot(*values) if measured.unit == "" else sum(values)
 
 
 def unit_of(look: Look) -> str:

@@ -14,7 +14,8 @@ class SceneOptions:
     """Options of one drawing.
 
     ``labels`` are (module path or stage name, words) pairs; ``highlight`` are globs over paths (``*`` stays inside
-    one segment, ``**`` crosses dots); ``color_by`` names a measurement, or ``params``; ``font_file`` is asked for
+    one segment, ``**`` crosses dots); ``color_by`` names a measurement, or ``params``; ``numbers`` are
+    measurements that are written in labels; ``font_file`` is asked for
     every character before the bundled font; ``changes`` are (stage id, what happened to it) pairs of a comparison,
     ``edge_changes`` (source id, target id, what happened to the connection).
     """
@@ -29,6 +30,7 @@ class SceneOptions:
     cmap: str | None = None
     norm: Literal["channel", "stage", "global"] = "channel"
     color_by: str | None = None
+    numbers: tuple[str, ...] = ()
     font_file: str | None = None
     changes: tuple[tuple[int, Change], ...] = ()
     edge_changes: tuple[tuple[int, int, Change], ...] = ()

@@ -96,8 +96,9 @@ def test_a_stored_graph_keeps_its_numbers_and_says_what_comes_too_late(run: Run,
     assert result.stderr == ""
     result = run("render", "graph.json", "-o", "a.json", "-o", "b.svg", "--detail", "op", "--no-fold", "-i", "1,2")
     assert result.code == 0
-    assert "without effect on a graph file" in result.stderr
+    assert "without effect on this graph file" in result.stderr
     assert result.stderr.strip().endswith("-i, --detail, --no-fold")
+    assert "--saved" in run("render", "graph.json", "-o", "a.svg", "--saved").stderr
     stored, again = (json.loads((folder / name).read_text()) for name in ("graph.json", "a.json"))
     numbers = [node["flops"] for node in stored["nodes"]]
     assert any(numbers)

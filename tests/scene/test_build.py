@@ -11,6 +11,7 @@ import pytest
 from neural_flow.drawing import Image, Path, Rect, Text
 from neural_flow.records import Capture, Failure, Measurements
 from neural_flow.scene.build import SceneOptions, build_scene, room_inside
+from neural_flow.scene.look import total_of
 from neural_flow.scene.space import bounds, contents
 from neural_flow.text_metrics import text_width
 from neural_flow.theme import THEMES, get_theme
@@ -258,6 +259,27 @@ def test_cost_colors_grow_with_the_value(unet):
     assert len(set(greens)) == 3
     assert {"1 GFLOP", "2 GFLOP", "0 FLOP", "flops", "0"} <= set(texts(scene))
     assert "stage-0" not in fills
+
+
+def test_numbers_that_are_asked_for_are_in_the_labels(unet):
+    costs = (
+        Measurements(name="saved", unit="B", by_stage={1: 1e3, 4: 2e6}),
+        Measurements(name="gradient", unit="", by_stage={4: 0.25}),
+    )
+    asked = {"saved 1 kB", "saved 2 MB", "gradient 0.25"}
+    assert asked <= set(texts(unet.scene(measurements=costs, numbers=("gradient", "saved"))))
+    assert not asked & set(texts(unet.scene(measurements=costs)))
+    coloured = set(texts(unet.scene(measurements=costs, numbers=("saved",), color_by="saved")))
+    assert {"1 kB", "2 MB"} <= coloured
+    assert not asked & coloured
+
+
+def test_norms_of_one_card_are_no_sum():
+    norms = Measurements(name="gradient", unit="", by_stage={1: 3.0, 2: 4.0})
+    amounts = Measurements(name="saved", unit="B", by_stage={1: 3.0, 2: 4.0})
+    assert total_of(norms, (1, 2, 7)) == 5
+    assert total_of(amounts, (1, 2, 7)) == 7
+    assert total_of(amounts, (7,)) is None
 
 
 def test_every_measurement_is_in_the_tooltip(unet):
