@@ -151,7 +151,8 @@ def _gap_after(places: UPlaces, node: int, following: int) -> float:
     if taken and following not in (places.shape.bottom[0], *(run[0] for run in places.shape.left)):
         gap = max(gap, 26.0)
     size = places.sizes[node]
-    return max(gap, size.label_width - size.width + LABEL_SPACE)
+    # a line that leaves the row behind the label needs white on both of its sides
+    return max(gap, size.label_width - size.width + (4.0 if taken else 1.0) * LABEL_SPACE)
 
 
 def place_run(places: UPlaces, run: list[int], start: float) -> None:

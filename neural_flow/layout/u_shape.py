@@ -14,7 +14,7 @@ from neural_flow.layout.routing import simplify
 from neural_flow.layout.sheet import Sheet, extent, finish, make_routes, pack
 from neural_flow.layout.u_compact import can_be_compact, compact_way, place_compact
 from neural_flow.layout.u_find import UShape, find_u
-from neural_flow.layout.u_place import CARD_GAP, LANE_SPACE, UPlaces, USpacing, place_u
+from neural_flow.layout.u_place import CARD_GAP, LABEL_SPACE, LANE_SPACE, UPlaces, USpacing, place_u
 
 TAP_REACH = 9.0
 LABEL_PADDING = 5.6
@@ -194,7 +194,7 @@ def _detour(places: UPlaces, edge: int, lane: float) -> list[Point]:
     Where several enter one card, the outermost turns last and enters outermost, so that they nest.
     """
     source, target = places.graph.source[edge], places.graph.target[edge]
-    y, out = places.y[source], places.right(source) + TAP_REACH
+    y, out = places.y[source], _tap(places, source, lane)
     start = [(places.right(source) + CLEARANCE, y), (out, y), (out, y + lane)]
     if places.is_ring(target):
         middle = places.centre(target)
@@ -212,9 +212,18 @@ def _detour(places: UPlaces, edge: int, lane: float) -> list[Point]:
     return [*start, (before, y + lane), (before, side), (places.x[target] - CLEARANCE, side)]
 
 
+def _tap(places: UPlaces, source: int, lane: float) -> float:
+    """Return where a line leaves the row, clear of the source's label where that stands on the line's side."""
+    out = places.right(source) + TAP_REACH
+    label = places.label(source)
+    if label is None or places.is_label_above[source] != (lane < 0):
+        return out
+    return max(out, label.x + label.width + LABEL_SPACE)
+
+
 def _lift(places: UPlaces, source: int, target: int, lane: float, rise: float) -> list[Point]:
     """Leave the line after the source, run above its row and rise into the bottom of the merge above."""
-    y, out = places.y[source], places.right(source) + TAP_REACH
+    y, out = places.y[source], _tap(places, source, lane)
     start = [(places.right(source) + CLEARANCE, y), (out, y), (out, y + lane)]
     return [*start, (rise, y + lane), (rise, places.bottom(target) + CLEARANCE)]
 
