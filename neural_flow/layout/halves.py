@@ -69,12 +69,12 @@ class Half:
                 before[other].append((key, distance))
         placed: set[Key] = set()
         for key in self.order:
-            low = max((values[near] + distance for near, distance in before[key]), default=self.start[key])
+            low = max([self.start[key], *(values[near] + distance for near, distance in before[key])])
             wish = self._wish(key, values, placed)
-            if low > float("-inf") and key in self.wishes:
+            if key not in self.wishes:
+                values[key] = low
+            elif low > float("-inf"):
                 values[key] = max(low, min(values[key], wish))
-            elif key not in self.wishes:
-                values[key] = max(low, self.start[key])
             placed.add(key)
         for key in reversed(self.order):
             high = min((values[far] - distance for far, distance in self.after[key]), default=float("inf"))

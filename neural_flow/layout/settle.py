@@ -166,6 +166,9 @@ def _make_half(
             half.add(("element", previous), 0.0)
         for element in outer:
             half.wish(("element", block.get(element, element)), side * x[element])
+        if outer and not is_trunk:
+            # Nothing but their distance keeps the two halves of a layer without trunk apart.
+            half.add(("element", block.get(outer[0], outer[0])), side * x[outer[0]])
         at = pin + is_trunk - 1 if side > 0 else pin - 1
         for element in [*outer, None]:
             self_frames = [f for f in grid.frames[element] if f not in skipped] if element is not None else []

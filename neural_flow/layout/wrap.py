@@ -127,7 +127,8 @@ def page_cost(wrapping: Wrapping, options: LayoutOptions) -> tuple[float, int]:
     if options.is_width_fixed:
         # The width is given and the height free: what is too wide is worst, then what leaves the width unused.
         share = wrapping.width / options.max_width
-        cost += OVERFLOW_COST * max(0.0, share - 1.0) + UNUSED_COST * max(0.0, 1.0 - share) + ASPECT_COST * aspect
+        cost += UNUSED_COST * (1.0 - share) if share <= 1.0 else OVERFLOW_COST * share
+        cost += ASPECT_COST * aspect
     else:
         shrink = max(wrapping.width / options.max_width, wrapping.height / options.max_height, 1.0)
         cost += 2.0 * math.log(shrink) + aspect
@@ -162,7 +163,11 @@ def _wrap(draft: Draft, ruler: _Ruler, num_rows: int) -> Wrapping | None:
         across += high - low
         widest = max(widest, along + row_end(plan, draft.tree, row.stop))
     done = replace(draft, plan=replace(plan, row_of=row_of, shifts=shifts, cuts=wrapped))
-    width, height = (widest, across) if draft.direction == "lr" else (across, widest)
+    # Return arrows turn round before the first row and after the last one.
+    first = min([0.0, *(place + shifts[0][0] for place in _turning_places(plan, 0))])
+    last = max([widest, *(place + shifts[-1][0] for place in _turning_places(plan, plan.grid.num_layers))])
+    length = last - first
+    width, height = (length, across) if draft.direction == "lr" else (across, length)
     return Wrapping(
         draft=done,
         width=width,
@@ -170,6 +175,12 @@ def _wrap(draft: Draft, ruler: _Ruler, num_rows: int) -> Wrapping | None:
         num_rows=num_rows,
         cut_cost=sum(ruler.frame_penalties[layer] + CROSSING_COST * max(0, len(crossing[layer]) - 1) for layer in cuts),
     )
+
+
+def _turning_places(plan: Plan, layer: int) -> list[float]:
+    """Return where lines turn round in a gap along the flow."""
+    tracks = plan.bands.tracks[layer]
+    return [tracks[line.zone] + line.track * TRACK_PITCH for line in plan.channels[layer].jogs()]
 
 
 def _row_extent(draft: Draft, ruler: _Ruler, row: range) -> tuple[float, float]:
