@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import typing
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, Literal
 
 import torch
+from torch import nn
 
 from neural_flow.capture._attention_watch import heads_for, parse_heads
 from neural_flow.capture.measure._base import MEASUREMENTS
@@ -29,15 +34,48 @@ def check_options(asked: Options) -> None:
         UsageError: an option is malformed, or names a thing that does not exist.
     """
     check_look(asked)
+    for name, choices in _choices().items():
+        if getattr(asked, name) not in choices:
+            raise UnknownNameError(name, str(getattr(asked, name)), choices)
+    for name, least in (("max_stages", 1), ("depth", 0), ("sample", 0), ("seed", 0)):
+        value = getattr(asked, name)
+        if value is not None and value < least:
+            raise UsageError(f"{name} is {value}", hint=f"it is a whole number from {least}")
     if asked.topology != "auto":
         TOPOLOGY_SOURCES.get(asked.topology)
     if asked.color_by not in (None, "params") and asked.color_by not in MEASUREMENTS.names():
         raise UnknownNameError("measurement", str(asked.color_by), ("params", *MEASUREMENTS.names()))
     parse_heads(asked.heads)
     _check_batch_dim(asked.batch_dim)
-    if asked.sample < 0:
-        raise UsageError(f"sample {asked.sample} is no example", hint="--sample counts from 0")
     _check_device(asked.capture_device)
+
+
+def read_options(options: Mapping[str, Any]) -> Options:
+    """Return options given by name, checked.
+
+    Raises:
+        UsageError: a name or a value is unknown.
+    """
+    known = [field.name for field in dataclasses.fields(Options)]
+    for name in options:
+        if name not in known:
+            raise UnknownNameError("option", name, known)
+    asked = Options(**options)
+    check_options(asked)
+    return asked
+
+
+def check_model(model: Any) -> None:
+    """Refuse what cannot be watched.
+
+    Raises:
+        UsageError: it is no nn.Module.
+    """
+    if isinstance(model, nn.Module):
+        return
+    if isinstance(model, type) and issubclass(model, nn.Module):
+        raise UsageError(f"{model.__name__} is a class, not a model", hint=f"give an instance: {model.__name__}(...)")
+    raise UsageError(f"the model is a {type(model).__name__}", hint="give an nn.Module")
 
 
 def check_look(asked: Options) -> None:
@@ -48,6 +86,10 @@ def check_look(asked: Options) -> None:
     """
     get_theme(asked.theme)
     layout_options(asked)
+    if asked.dpi is not None and asked.dpi <= 0:
+        raise UsageError(f"dpi is {asked.dpi}", hint="for example dpi=300")
+    if not isinstance(asked.labels, Mapping):
+        raise UsageError(f"labels are a {type(asked.labels).__name__}", hint='for example labels={"enc.0": "Stem"}')
     if asked.layout != "auto":
         LAYOUT_STYLES.get(asked.layout)
     if asked.cmap is not None:
@@ -110,6 +152,13 @@ def _say_unused(option: str, what: str, names: Iterable[str]) -> None:
 
 def _say(text: str) -> None:
     warnings.warn(text, UnusedOptionWarning, stacklevel=5)
+
+
+@cache
+def _choices() -> dict[str, tuple[str, ...]]:
+    """Return the words that each option takes, of those whose type lists them."""
+    hints = typing.get_type_hints(Options)
+    return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
 
 
 def _check_batch_dim(batch_dim: str | int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Literal
 
 import torch
@@ -147,6 +148,8 @@ def width_in_points(width: str | float) -> float:
         UsageError: it is none of these.
     """
     if isinstance(width, int | float):
+        if not 0 < width < inf:
+            raise UsageError(f"width {width!r} is no length", hint="give points, such as 516")
         return float(width)
     if width in PAGE_WIDTHS:
         return PAGE_WIDTHS[width]

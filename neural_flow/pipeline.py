@@ -22,7 +22,7 @@ from neural_flow.capture.measure._base import MEASUREMENTS, MeasureOptions
 from neural_flow.capture.metadata import run_metadata_pass
 from neural_flow.capture.precision import autocast_as_asked
 from neural_flow.capture.session import Session
-from neural_flow.checks import check_look, check_options, shortened, warn_of_unused
+from neural_flow.checks import check_look, check_model, read_options, shortened, warn_of_unused
 from neural_flow.diagram.build import build_diagram
 from neural_flow.drawing import Picture
 from neural_flow.errors import CaptureSkippedWarning, ForwardError, SelectionError
@@ -135,8 +135,8 @@ class _Run:
         self.model = model
         self.args = as_arguments(args)
         self.kwargs = dict(kwargs or {})
-        self.asked = Options(**options)
-        check_options(self.asked)
+        check_model(model)
+        self.asked = read_options(options)
         self._raised: Exception | None = None
 
     def autocast(self) -> AbstractContextManager[object]:

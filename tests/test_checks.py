@@ -41,6 +41,18 @@ UNKNOWN: list[dict[str, Any]] = [
     {"batch_dim": "x"},
     {"batch_dim": -1},
     {"sample": -1},
+    {"detail": "fine"},
+    {"direction": "rl"},
+    {"norm": "loud"},
+    {"tracer": "pencil"},
+    {"max_stages": 0},
+    {"depth": -1},
+    {"seed": -1},
+    {"dpi": 0},
+    {"width": -3},
+    {"width": float("nan")},
+    {"labels": "conv=Stem"},
+    {"detial": "op"},
     {"capture_device": "cuda:99"},
     {"capture_device": "toaster"},
 ]
@@ -62,6 +74,18 @@ def test_an_example_that_is_not_there_is_refused(options: dict[str, Any]) -> Non
 @pytest.mark.parametrize("options", [{"sample": 1}, {"sample": 4, "batch_dim": 1}, {"batch_dim": "none"}], ids=str)
 def test_an_example_that_is_there_is_not(options: dict[str, Any]) -> None:
     assert not render(Attending(), torch.rand(2, 5, 8), **options).picture.capture.skipped
+
+
+def test_an_option_that_is_not_there_gets_its_nearest_name() -> None:
+    with pytest.raises(UsageError, match="unknown option 'detial'") as caught:
+        render(Never(), torch.rand(1, 2), detial="op")
+    assert caught.value.hint == "did you mean 'detail'?"
+
+
+@pytest.mark.parametrize("model", [Never, torch.relu, None], ids=str)
+def test_what_is_no_model_is_refused(model: Any) -> None:
+    with pytest.raises(UsageError, match=r"is a class, not a model|the model is a "):
+        render(model, torch.rand(1, 2))
 
 
 def test_the_hint_for_colours_knows_parameters() -> None:

@@ -6,6 +6,7 @@ from math import prod, sqrt
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 _SLACK = 1 + 1e-3
 _BOUNDED = (
@@ -18,11 +19,13 @@ def is_untrained(model: nn.Module) -> bool:
 
     Scales and shifts of normalisations are made constant, and stay so only until the first step of an optimizer; they
     decide alone where there are any. Without them every bias must be constant, as libraries make them, or the layer
-    must lie inside the bound that torch draws it from. A model in which nothing can tell is not called untrained.
+    must lie inside the bound that torch draws it from. What only the first run makes has not been trained. A model in
+    which nothing can tell is not called untrained.
     """
     norms, biases, drawn = list[bool](), list[bool](), list[bool]()
     with torch.no_grad():
         for module in model.modules():
+            drawn += [True for value in module._parameters.values() if value is not None and is_lazy(value)]
             own = {name: value for name, value in module.named_parameters(recurse=False) if _can_be_read(value)}
             weight, bias = own.get("weight"), own.get("bias")
             if weight is not None and weight.dim() == 1:
@@ -42,6 +45,8 @@ def is_untrained(model: nn.Module) -> bool:
 
 
 def _can_be_read(value: Tensor) -> bool:
+    if is_lazy(value):
+        return False  # it has no values before the first run
     return not value.is_meta and value.is_floating_point() and value.numel() > 0 and value.layout == torch.strided
 
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from neural_flow.models.target import load_target
 from neural_flow.models.untrained import is_untrained
+from neural_flow.pipeline import render
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 
@@ -79,3 +80,14 @@ def test_what_cannot_tell_is_not_called_untrained() -> None:
 @pytest.mark.parametrize("name", ["unet", "digits", "reverse"])
 def test_trained_samples_are_known_as_trained(name: str) -> None:
     assert not is_untrained(load_target(str(SAMPLES / f"{name}.py")).model)
+
+
+def test_parameters_that_are_not_made_yet_are_untrained() -> None:
+    model = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(3))
+    assert is_untrained(model)
+    drawing = render(model, torch.rand(2, 5))
+    assert "untrained" in drawing.picture.capture.notes
+    assert isinstance(model[0].weight, nn.UninitializedParameter)
+    trained = nn.Sequential(nn.LazyLinear(4), nn.LayerNorm(4))
+    nn.init.normal_(trained[1].weight)
+    assert not is_untrained(trained)
