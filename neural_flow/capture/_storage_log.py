@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from neural_flow.capture._overlap import Region, do_fill, do_overlap, does_cover
+from neural_flow.capture._write_set import WriteSet
 from neural_flow.records import ValueRef
 
 Refs = tuple[ValueRef, ...]
@@ -37,7 +38,7 @@ class StorageLog:
         self.last_time = time
         self.param_id = param_id
         self.parts: Sequence[tuple[Refs, Region]] = ()
-        self.writes: Sequence[tuple[ValueRef, Region]] = ()
+        self.writes: WriteSet | tuple[()] = ()
 
     def write(self, ref: ValueRef, time: int, region: Region, nbytes: int) -> None:
         """Note that op ``time`` wrote ``region`` of a storage of ``nbytes`` bytes."""
@@ -45,8 +46,9 @@ class StorageLog:
         if region.is_dense and region.start == 0 and region.end >= nbytes:
             self.base, self.parts, self.writes = (ref,), (), ()
             return
-        kept = [old for old in self.writes if not does_cover(region, old[1])]
-        self.writes = [*kept, (ref, region)]
+        if not isinstance(self.writes, WriteSet):
+            self.writes = WriteSet()
+        self.writes.add(ref, region)
 
     def read(self, region: Region) -> Refs:
         """Return the values that ``region`` holds."""
@@ -54,11 +56,10 @@ class StorageLog:
         if self.parts and (narrow := self.part_refs(region)) is not None:
             base = narrow
         found: list[tuple[ValueRef, Region]] = []
-        for write in self.writes:
-            if do_overlap(write[1], region):
-                if does_cover(write[1], region):
-                    base, found = (), []
-                found.append(write)
+        for write in self.writes.overlapping(region) if self.writes else ():
+            if does_cover(write[1], region):
+                base, found = (), []
+            found.append(write)
         if base and 1 < len(found) <= _MAX_PARTS and do_fill([written for _, written in found], region):
             base = ()
         return tuple(dict.fromkeys((*base, *(ref for ref, _ in found))))

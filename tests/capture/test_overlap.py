@@ -2,11 +2,13 @@
 
 import itertools
 
+import numpy as np
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from neural_flow.capture._overlap import do_fill, do_overlap, does_cover, region_of, regions_along
+from neural_flow.capture._overlap import Region, do_fill, do_overlap, does_cover, region_of, regions_along
+from neural_flow.capture._write_set import WriteSet, overlaps
 
 
 def bytes_of(tensor: torch.Tensor) -> set[int]:
@@ -111,3 +113,40 @@ def test_parts_along_a_dimension_have_the_bytes_of_slices(data: st.DataObject) -
     while sum(sizes) < view.shape[dim]:
         sizes.append(data.draw(st.integers(0, view.shape[dim] - sum(sizes))))
     assert regions_along(view, dim, sizes) == [region_of(part) for part in view.split(sizes, dim)]
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_many_views_at_once_are_decided_as_one_by_one(data: st.DataObject) -> None:
+    base = torch.zeros(4, 6, 5)
+    views = data.draw(st.lists(slices(base, steps=(1, 2)), min_size=1, max_size=30))
+    other = region_of(data.draw(st.one_of(slices(base, steps=(1, 2, 3)), st.just(base.view(-1)))))
+    by_shape: dict[tuple[tuple[int, int], ...], list[int]] = {}
+    for region in map(region_of, views):
+        by_shape.setdefault(region.dims, []).append(region.start)
+    for dims, starts in by_shape.items():
+        extent = 1 + sum(stride * (size - 1) for stride, size in dims)
+        single = [do_overlap(Region(start, start + extent, False, dims), other) for start in starts]
+        assert overlaps(np.array(starts), dims, other).tolist() == single
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_set_of_many_writes_answers_like_a_list(data: st.DataObject) -> None:
+    base = torch.zeros(6, 8)
+    writes = WriteSet()
+    every: list[tuple[tuple[int, int], Region]] = []
+    for number in range(data.draw(st.integers(1, 60))):
+        region = region_of(data.draw(slices(base)))
+        writes.add((number, 0), region)
+        every.append(((number, 0), region))
+        assert set(writes) <= set(every)
+        assert list(writes)[-1] == every[-1]
+    other = region_of(data.draw(slices(base)))
+
+    def visible(found: list[tuple[tuple[int, int], Region]]) -> list[tuple[tuple[int, int], Region]]:
+        """The writes that no later one covers."""
+        return [one for k, one in enumerate(found) if not any(does_cover(later[1], one[1]) for later in found[k + 1 :])]
+
+    near = visible(writes.overlapping(other))
+    assert near == [write for write in visible(every) if do_overlap(write[1], other)]
