@@ -14,6 +14,7 @@ MAX_ASPECT = 3.0
 MAX_SHORT_WIDTH = 600.0
 """A row about as wide as a page of text may be a ribbon."""
 COLUMN_COST = 0.3
+GOOD_COST = 0.6
 MAX_BOTH_NODES = 100
 """Larger diagrams are tried in rows only: they never fit a page, and columns look no better."""
 
@@ -51,7 +52,7 @@ def _choose_sheet(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> She
     for index, direction in enumerate(directions):
         # Ties go to rows: papers read from left to right. What fits well in rows is not tried in columns.
         bias = COLUMN_COST * index
-        if best is not None and best[0][0] <= bias:
+        if best is not None and best[0][0] <= GOOD_COST:
             break
         draft = make_draft(diagram, sizes, direction)
         row = wrap(draft, 1)
