@@ -82,7 +82,7 @@ def test_an_option_that_is_not_there_gets_its_nearest_name() -> None:
     assert caught.value.hint == "did you mean 'detail'?"
 
 
-@pytest.mark.parametrize("model", [Never, torch.relu, None], ids=str)
+@pytest.mark.parametrize("model", [Never, torch.relu, None], ids=["class", "function", "nothing"])
 def test_what_is_no_model_is_refused(model: Any) -> None:
     with pytest.raises(UsageError, match=r"is a class, not a model|the model is a "):
         render(model, torch.rand(1, 2))
