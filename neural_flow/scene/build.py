@@ -6,6 +6,7 @@ from neural_flow.drawing import Box, Diagram, Frame, Layout, Mark, MarkGroup, Sc
 from neural_flow.records import Capture, Measurements, Topology
 from neural_flow.scene.cards import card_marks
 from neural_flow.scene.connectors import arrow_marks, ring_marks
+from neural_flow.scene.failure import failure_lines
 from neural_flow.scene.frames import frame_extent, frame_marks
 from neural_flow.scene.legend import cost_color, legend_marks
 from neural_flow.scene.look import Look, make_look
@@ -153,13 +154,8 @@ def _header(look: Look, figure_width: float) -> tuple[list[Mark], float, float]:
         facts = look.fitted(facts, theme.facts_size, "regular", max(room, 200.0))
         width = max(title_width, look.width_of(facts, theme.facts_size))
     marks.append(Text(x=x, y=y, text=facts, size=theme.facts_size, color=theme.sub))
-    failure = look.topology.failure
-    if failure is not None:
+    for words in failure_lines(look, max(room, 200.0)):
         y += _LINE
-        shapes = ", ".join(f"{meta.dtype} [{', '.join(map(str, meta.shape))}]" for meta in failure.inputs[:4])
-        place = f"{failure.module or 'the root module'}{f' on {shapes}' if shapes else ''}"
-        words = f"stopped in {place}: {failure.type}: {failure.message}".split("\n")[0]
-        words = look.fitted(words, theme.facts_size, "regular", max(room, 200.0))
         marks.append(Text(x=theme.margin, y=y, text=words, size=theme.facts_size, color=theme.failure))
         width = max(width, look.width_of(words, theme.facts_size))
     return marks, y + theme.header_height - theme.header_baseline, width
