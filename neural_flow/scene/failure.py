@@ -35,8 +35,7 @@ def _last_stage(look: Look) -> str:
 
 def _failure_text(failure: Failure, last: str) -> str:
     shapes = ", ".join(f"{meta.dtype} [{', '.join(map(str, meta.shape))}]" for meta in failure.inputs[:_MAX_SHAPES])
-    place = (
-        f"{failure.module or 'the root module'}{f' on {shapes}' if shapes else ''}{f' after {last}' if last else ''}"
-    )
+    parts = [failure.module or "the root module", f"on {shapes}" if shapes else "", f"after {last}" if last else ""]
+    place = " ".join(filter(None, parts))
     message = failure.message.strip().partition("\n")[0]
     return f"stopped in {place}: {failure.type}{f': {message}' if message else ''}"
