@@ -117,7 +117,7 @@ def warn_of_unused(asked: Options, topology: Topology, capture: Capture | None =
     for glob in (asked.highlight,) if isinstance(asked.highlight, str) else asked.highlight:
         if not any(matches(name, (glob,)) for name in names):
             _say_unused(f"--highlight {glob}", "stage", names)
-    if capture is None or asked.heads is None or not asked.attention:
+    if capture is None or asked.heads is None or asked.fake or not (asked.attention and asked.capture):
         return
     num_heads = {
         str(found.facts["path"]): int(found.facts["num_heads"])

@@ -175,7 +175,8 @@ class _Run:
             self.kwargs,
             lambda: Session(self.model, self.args, self.kwargs, train=asked.train, seed=asked.seed),
         )
-        if asked.strict and request.topology in ("auto", "dataflow") and topology.source != "dataflow":
+        wanted = "dataflow" if request.topology == "auto" else request.topology
+        if asked.strict and topology.source != wanted:
             raise SelectionError(
                 f"--strict refused the fallback to topology {topology.source!r}",
                 hint="leave --strict out, or name the source: --topology " + topology.source,

@@ -10,7 +10,13 @@ import torch
 from torch import nn
 
 from neural_flow.checks import MAX_NAMES, shortened
-from neural_flow.errors import CaptureSkippedWarning, UnusedOptionWarning, UsageError
+from neural_flow.errors import (
+    CaptureSkippedWarning,
+    SelectionError,
+    TopologyFallbackWarning,
+    UnusedOptionWarning,
+    UsageError,
+)
 from neural_flow.options import Options
 from neural_flow.pipeline import draw, render
 
@@ -125,6 +131,30 @@ def test_stages_without_picture_are_said_in_one_line_for_each_reason() -> None:
         render(model, torch.rand(2, 3, device="meta"), fold=False)
     assert len(caught) == 1
     assert str(caught[0].message).startswith("no picture of input, 0, 1, 2, 3, 4 and 6 more: the tensor has no values")
+
+
+class Branching(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(x) if bool(x.sum() > 0) else x
+
+
+def test_strict_refuses_the_fallback_from_a_named_topology_too() -> None:
+    with pytest.warns(TopologyFallbackWarning):
+        assert render(Branching(), torch.ones(1, 2), topology="fx").topology.record.source == "sequential"
+    with pytest.warns(TopologyFallbackWarning), pytest.raises(SelectionError, match="--strict refused the fallback"):
+        render(Branching(), torch.ones(1, 2), topology="fx", strict=True)
+    assert render(Branching(), torch.ones(1, 2), topology="sequential", strict=True)
+
+
+def test_heads_are_not_missed_where_nothing_was_captured() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        render(Attending(), torch.rand(2, 5, 8), heads="attention:1", capture=False)
+        render(Attending(), torch.rand(2, 5, 8), heads="attention:1", fake=True)
 
 
 def test_lists_of_names_are_cut() -> None:

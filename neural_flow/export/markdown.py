@@ -30,7 +30,8 @@ def export_markdown(picture: Picture, options: ExportOptions) -> bytes:
     ]
     if topology.failure is not None:
         failure = topology.failure
-        lines += [f"**The model raised in `{failure.module}`**: {_cell(f'{failure.type}: {failure.message}')}", ""]
+        place = f"`{failure.module}`" if failure.module else "its root module"
+        lines += [f"**The model raised in {place}**: {_cell(f'{failure.type}: {failure.message}')}", ""]
     stats = picture.capture.stats if options.has_stats else {}
     lines += _table(topology.stages, stats, picture.measurements)
     lines += ["", *_graph(topology)]

@@ -91,3 +91,6 @@ def test_a_failure_is_said_first(picture):
     failure = Failure(module="a.b", call=0, call_id=1, type="RuntimeError", message="sizes | differ")
     broken = replace(picture, topology=replace(picture.topology, failure=failure))
     assert "raised in `a.b`**: RuntimeError: sizes \\| differ" in render_bytes(broken, ".md").decode()
+    failure = replace(failure, module="")
+    broken = replace(picture, topology=replace(picture.topology, failure=failure))
+    assert "raised in its root module**: RuntimeError" in render_bytes(broken, ".md").decode()
