@@ -79,12 +79,12 @@ def _hugging_face(name: str, arguments: dict[str, Any], allow_download: bool) ->
     if class_name := _diffusers_class(name):
         kind = _class_of("diffusers", class_name)
         return kind.from_config(kind.load_config(name), **arguments)
-    transformers = _library("transformers", "transformers")
     if not allow_download and not Path(name).exists():
         raise ModelLoadError(
             f"hf:{name} is not here\nno such folder: {name}",
             hint="give a folder with config.json, or add --allow-download to fetch it by that name",
         )
+    transformers = _library("transformers", "transformers")
     config = transformers.AutoConfig.from_pretrained(name, local_files_only=not allow_download, **arguments)
     architectures = getattr(config, "architectures", None) or []
     if architectures:
