@@ -74,13 +74,23 @@ def place_arrow_labels(
     for route in routes:
         size = sizes.get(route.arrow_id)
         if size and size[0] > 0:
-            free = [box for box in _candidates(route, size, prefers_level=prefers_level) if occupancy.is_free(box)]
-            label = next((box for box in free if borders.is_free(box)), free[0] if free else None)
+            label = _free_place(_candidates(route, size, prefers_level=prefers_level), occupancy, borders)
             if label is not None:
                 occupancy.add(label)
                 route = replace(route, label=label)
         result.append(route)
     return result
+
+
+def _free_place(candidates: Iterable[Box], occupancy: Occupancy, borders: Occupancy) -> Box | None:
+    """Return the first free place that crosses no border, else the first free one."""
+    first: Box | None = None
+    for box in candidates:
+        if occupancy.is_free(box):
+            if borders.is_free(box):
+                return box
+            first = first or box
+    return first
 
 
 def line_boxes(route: Route) -> list[Box]:
