@@ -210,11 +210,6 @@ def nest_spec(value: Any) -> str:
     Raises:
         TypeError: a leaf is no tensor.
     """
-    marks = {id(leaf): "*" for _, leaf in nested.tensor_leaves(value)}
-    return _spec_of(value, marks)
-
-
-def _spec_of(value: Any, marks: dict[int, str]) -> str:
     if isinstance(value, torch.Tensor):
         return "*"
     parts = nested.children(value)
@@ -222,7 +217,7 @@ def _spec_of(value: Any, marks: dict[int, str]) -> str:
         raise TypeError(
             f"a probe takes nests of tensors, not {type(value).__name__} ({value!r}); use torch.tensor(...)"
         )
-    inside = ", ".join(f"{name.lstrip('.')}: {_spec_of(part, marks)}" for name, part in parts)
+    inside = ", ".join(f"{name.lstrip('.')}: {nest_spec(part)}" for name, part in parts)
     return f"{type(value).__name__}({inside})"
 
 
