@@ -244,6 +244,7 @@ def _node(
         node |= {"module": stage.path, "call": stage.call_index}
     node |= {
         "class_name": stage.class_name,
+        "family": stage.family,
         "joined": list(stage.joined_names),
         "num_params": stage.num_params,
         "num_shared_params": stage.num_shared_params,
@@ -281,6 +282,7 @@ def _read_stage(node: Mapping[str, Any]) -> Stage:
         inputs=tuple(_read_meta(meta) for meta in node.get("inputs", ())),
         outputs=tuple(_read_meta(meta) for meta in node.get("outputs", ())),
         num_params=node.get("num_params", 0),
+        family=node.get("family", ""),
         num_shared_params=node.get("num_shared_params", 0),
         param_nbytes=node.get("param_nbytes", 0),
     )

@@ -239,6 +239,8 @@ class Stage:
     """Ids of the calls drawn in this card after its own; outputs and picture are those of the last one."""
     joined_names: tuple[str, ...] = ()
     """The same calls as JSON names them: the path, ``#k`` from the second call."""
+    family: str = ""
+    """What the ops do: attention, recurrent, convolution, linear, embedding, normalisation; "" for none of them."""
     inputs: tuple[TensorMeta, ...] = ()
     outputs: tuple[TensorMeta, ...] = ()
     num_params: int = 0

@@ -126,16 +126,21 @@ def _pattern(glob: str) -> re.Pattern[str]:
 
 
 def family(stage: Stage) -> str:
-    """Return the family whose colour a card without activation has; read from the name of its class alone."""
+    """Return the family whose colour a card without activation has: what its ops compute, else what its name says."""
     if stage.kind in ("input", "output"):
         return "data"
     name = stage.class_name.lower() if stage.kind == "module" else stage.name.lower()
-    for found, marks in _FAMILY_MARKS:
-        if any(mark in name for mark in marks):
-            return found
-    return "other"
+    if stage.family in ("convolution", "linear"):
+        # A patch embedding is a convolution, a gate that attends may be one: there the name tells more than the op.
+        return _named(name, _ROLE_MARKS) or stage.family
+    return stage.family or _named(name, _FAMILY_MARKS) or "other"
 
 
+def _named(name: str, marks: Sequence[tuple[str, tuple[str, ...]]]) -> str:
+    return next((found for found, parts in marks if any(part in name for part in parts)), "")
+
+
+_ROLE_MARKS = (("attention", ("attention", "attn")), ("embedding", ("embed",)))
 # In this order: an attention norm is a norm, a convolutional attention is attention.
 _FAMILY_MARKS = (
     ("normalisation", ("norm",)),

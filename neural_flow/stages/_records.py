@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from neural_flow.records import EdgeMark, Fold, ModuleCall, ProbeEmit, Stage, StageGroup, TensorMeta
 from neural_flow.stages._assemble import CardNode, Node, cards_of
+from neural_flow.stages._families import family_of
 from neural_flow.stages._groups import find_groups
 from neural_flow.stages._naming import Namer
 from neural_flow.stages._net import Net
@@ -110,6 +111,7 @@ class RecordMaker:
             op_id=card.op_id if is_op else None,
             joined=tuple(joined),
             joined_names=tuple(call_name(calls[call_id]) for call_id in joined),
+            family=family_of(self._net, self._ops_of(card)),
             inputs=self._op_inputs(card.op_id) if is_op else calls[card.call_id].inputs,
             outputs=last.outputs if last is not None else op.outputs if op is not None else (),
             num_params=numel,
@@ -119,6 +121,12 @@ class RecordMaker:
 
     def _op_inputs(self, op_id: int) -> tuple[TensorMeta, ...]:
         return tuple(self._trace.ops[parent].outputs[k] for parent, k in self._trace.ops[op_id].parents)
+
+    def _ops_of(self, card: CardNode) -> Iterator[int]:
+        yield from card.ops
+        for call_id in card.calls:
+            call = self._trace.calls[call_id]
+            yield from range(call.first_op_id, call.end_op_id)
 
     def _params_of(self, card: CardNode) -> set[int]:
         params: set[int] = set()

@@ -172,3 +172,19 @@ def test_family_of_a_class(class_name, expected):
 def test_family_of_what_is_no_module():
     assert family(Stage(stage_id=0, kind="input", name="conv", label="x")) == "data"
     assert family(Stage(stage_id=0, kind="op", name="linear", label="x")) == "linear"
+
+
+@pytest.mark.parametrize(
+    ("class_name", "worked", "expected"),
+    [
+        ("DenseBlock", "convolution", "convolution"),
+        ("ConvNormAct", "convolution", "convolution"),
+        ("Stage", "attention", "attention"),
+        ("PatchEmbed", "convolution", "embedding"),
+        ("AttentionGate", "convolution", "attention"),
+        ("Head", "normalisation", "normalisation"),
+    ],
+)
+def test_what_ran_says_more_than_the_name_of_a_class(class_name, worked, expected):
+    stage = Stage(stage_id=0, kind="module", name="a", label="a", class_name=class_name, family=worked)
+    assert family(stage) == expected
