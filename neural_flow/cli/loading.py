@@ -58,6 +58,7 @@ def load_job(params: Mapping[str, Any], tell: Tell, *, command: str = "render") 
         unsafe_load=params["unsafe_load"],
         allow_download=params["allow_download"],
         device=params["device"],
+        fake=params.get("fake", False),
     )
     tell("making the inputs")
     texts = tuple(params["inputs"] or ())
@@ -78,13 +79,19 @@ def command_of(params: Mapping[str, Any], command: str) -> str:
         words += ["-a", argument]
     if params["weights"] is not None:
         words += ["--weights", params["weights"]]
+    if params.get("fake"):
+        words.append("--fake")
     return shlex.join(words)
 
 
 def improve_hint(error: ForwardError, job: Job) -> None:
-    """Tell in the hint of ``error`` which inputs work, where the user gave the ones that did not."""
+    """Tell in the hint of ``error`` which inputs work, where the user gave the ones that did not, and which options."""
+    found = f"inputs were {', '.join(error.input_shapes) or 'none'}"
     if job.texts and (command := retry_command(job.loaded, job.texts, job.command)):
-        error.hint = f"inputs were {', '.join(error.input_shapes)}; this works: {command}"
+        error.hint = f"{found}; this works: {command}"
+    else:
+        way = "-i" if job.texts else "-i or --inputs"
+        error.hint = f"{found}; try other inputs with {way}; --debug shows the traceback"
 
 
 def pipeline_options(params: Mapping[str, Any], tell: Tell) -> dict[str, Any]:

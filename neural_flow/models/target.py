@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -17,6 +17,7 @@ from neural_flow.errors import ModelLoadError, NeuralFlowError, UnknownNameError
 from neural_flow.models._base import PACKAGE_FOLDER, describe_error, listed, render_command, seeded, short_path
 from neural_flow.models.choose import build_model, choose_attribute
 from neural_flow.models.exported import load_exported
+from neural_flow.models.fake import build_fake
 from neural_flow.models.import_scope import ImportScope, folders_for
 from neural_flow.models.libraries import LIBRARIES, build_library_model
 from neural_flow.models.stored import split_key
@@ -62,6 +63,7 @@ def load_target(
     unsafe_load: bool = False,
     allow_download: bool = False,
     device: str | None = None,
+    fake: bool = False,
 ) -> LoadedModel:
     """Return the model that ``target`` names.
 
@@ -74,15 +76,19 @@ def load_target(
         unsafe_load: allow files that can run code when they are read.
         allow_download: let libraries fetch trained weights.
         device: where the model goes, such as ``cuda:0``; None leaves it where it was built.
+        fake: build it without memory, where a class, a function or a library makes it; weights are not read.
 
     Raises:
         ModelLoadError: anything that keeps the model from being made.
         UsageError: arguments that do not belong to the target.
     """
     with seeded(seed):
-        loaded = _load(target, dict(arguments or {}), unsafe_load=unsafe_load, allow_download=allow_download)
+        source = _Source(target, dict(arguments or {}), unsafe_load, allow_download, fake)
+        loaded = _load(source)
     notes: tuple[str, ...] = ()
-    if weights is not None:
+    if weights is not None and fake:
+        notes = ("--fake has no values: --weights is not read",)
+    elif weights is not None:
         file, key = split_key(weights)
         file = file.absolute()  # inside the scope the user's code may have changed the working folder
         with loaded.scope:
@@ -140,31 +146,48 @@ def load_function(spec: str, loaded: LoadedModel | None, defaults: tuple[str, ..
     )
 
 
-def _load(target: str, arguments: dict[str, Any], *, unsafe_load: bool, allow_download: bool) -> LoadedModel:
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What is to be loaded, and how."""
+
+    target: str
+    arguments: dict[str, Any]
+    is_trusted: bool
+    allow_download: bool
+    is_fake: bool
+
+    def build(self, make: Callable[[], nn.Module]) -> tuple[nn.Module, tuple[str, ...]]:
+        """Return the model and what was decided."""
+        return build_fake(make) if self.is_fake else (make(), ())
+
+
+def _load(source: _Source) -> LoadedModel:
+    target = source.target
     prefix, colon, rest = target.partition(":")
     if colon and prefix == SAMPLE_PREFIX:
-        return _load_sample(rest, arguments, target)
+        return _load_sample(rest, source)
     if colon and prefix in LIBRARIES:
-        model = build_library_model(prefix, rest, arguments, allow_download=allow_download)
-        return LoadedModel(
-            model=model, name=rest.rstrip("/").rpartition("/")[2], target=target, scope=ImportScope([], "")
+        model, notes = source.build(
+            lambda: build_library_model(prefix, rest, source.arguments, allow_download=source.allow_download)
         )
+        name = rest.rstrip("/").rpartition("/")[2]
+        return LoadedModel(model=model, name=name, target=target, notes=notes, scope=ImportScope([], ""))
     if target.endswith(".pt2"):
-        return _load_archive(target, is_trusted=unsafe_load)
+        return _load_archive(target, is_trusted=source.is_trusted)
     if matched := _FILE_TARGET.fullmatch(target):
-        return _load_file(Path(matched["file"]), matched["file"], matched["attribute"], arguments, target)
+        return _load_file(Path(matched["file"]), matched["file"], matched["attribute"], source)
     is_weights = Path(target).suffix in _WEIGHT_SUFFIXES
     if (matched := _MODULE_TARGET.fullmatch(target)) and not is_weights and not Path(target).exists():
-        return _load_module(matched["module"], matched["attribute"], arguments, target)
+        return _load_module(matched["module"], matched["attribute"], source)
     raise _unreadable_target(target)
 
 
-def _load_sample(name: str, arguments: dict[str, Any], target: str) -> LoadedModel:
+def _load_sample(name: str, source: _Source) -> LoadedModel:
     sample, _, attribute = name.partition(":")
     folder = sample_folder()
     if folder is None or sample not in sample_names():
         raise UnknownNameError("sample model", sample, sample_names())
-    return _load_file(folder / f"{sample}.py", f"sample:{sample}", attribute or None, arguments, target)
+    return _load_file(folder / f"{sample}.py", f"sample:{sample}", attribute or None, source)
 
 
 def _load_archive(target: str, *, is_trusted: bool) -> LoadedModel:
@@ -182,41 +205,36 @@ def _load_archive(target: str, *, is_trusted: bool) -> LoadedModel:
     )
 
 
-def _load_file(file: Path, named: str, attribute: str | None, arguments: dict[str, Any], target: str) -> LoadedModel:
+def _load_file(file: Path, named: str, attribute: str | None, source: _Source) -> LoadedModel:
     module, scope = _run_file(file, named)
-    return _loaded_from(module, scope, attribute, arguments, target, named, file)
+    return _loaded_from(module, scope, attribute, source, named, file)
 
 
-def _load_module(name: str, attribute: str | None, arguments: dict[str, Any], target: str) -> LoadedModel:
+def _load_module(name: str, attribute: str | None, source: _Source) -> LoadedModel:
     scope = ImportScope([Path.cwd()], name)
     with scope:
         try:
             module = importlib.import_module(name)
         except (Exception, SystemExit) as error:
-            raise _import_failed(name, error, target) from error
+            raise _import_failed(name, error, source.target) from error
     file = Path(module.__file__) if module.__file__ else None
-    return _loaded_from(module, scope, attribute, arguments, target, name, file)
+    return _loaded_from(module, scope, attribute, source, name, file)
 
 
 def _loaded_from(
-    module: ModuleType,
-    scope: ImportScope,
-    attribute: str | None,
-    arguments: dict[str, Any],
-    target: str,
-    named: str,
-    file: Path | None,
+    module: ModuleType, scope: ImportScope, attribute: str | None, source: _Source, named: str, file: Path | None
 ) -> LoadedModel:
     namespace = vars(module)
     with scope:
-        chosen = attribute or choose_attribute(namespace, arguments, named)
-        model = build_model(namespace, chosen, arguments, named, file)
+        chosen = attribute or choose_attribute(namespace, source.arguments, named)
+        model, notes = source.build(lambda: build_model(namespace, chosen, source.arguments, named, file))
     return LoadedModel(
         model=model,
         name=type(model).__name__,
-        target=target,
+        target=source.target,
         namespace=MappingProxyType(namespace),
         file=file,
+        notes=notes,
         scope=scope,
     )
 
@@ -257,7 +275,7 @@ def _import_hint(error: BaseException) -> str:
 
 def _no_such_file(file: Path) -> ModelLoadError:
     if file.is_dir():
-        return ModelLoadError(f"cannot load {file}\nit is a folder", hint=f"name a file in it: {file}/model.py")
+        return ModelLoadError(f"cannot load {file}\nit is a folder", hint=_folder_hint(file))
     folder = file.parent
     if not folder.is_dir():
         return ModelLoadError(f"no such file: {file}\nthere is no folder {folder}", hint="check the path")
@@ -268,6 +286,18 @@ def _no_such_file(file: Path) -> ModelLoadError:
     else:
         hint = f"{short_path(folder)} holds {listed(others)}" if others else "try neural-flow render sample:unet"
     return ModelLoadError(f"no such file: {file}\nthe folder {short_path(folder)} has no {file.name}", hint=hint)
+
+
+def _folder_hint(folder: Path) -> str:
+    """Return which file in ``folder`` to name: one that speaks of modules, if there is one."""
+    if (folder / "config.json").is_file():
+        return "for the configuration in it: " + render_command(f"hf:{folder}")
+    files = sorted(folder.glob("*.py"))
+    likely = [file for file in files if "nn.Module" in file.read_text(encoding="utf-8", errors="replace")] or files
+    if not likely:
+        inner = sorted({file.parent for file in folder.glob("*/*.py")})
+        return f"no .py file lies in it; look in {listed([str(one) for one in inner])}" if inner else "name a .py file"
+    return f"name a file in it: {listed([render_command(str(file)) for file in likely], 3)}"
 
 
 def _unreadable_target(target: str) -> ModelLoadError:

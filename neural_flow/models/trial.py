@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from neural_flow.models._base import seeded
+from neural_flow.models.fake import mode_of
 
 
 def runs_with(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -62,6 +63,7 @@ def undisturbed(model: nn.Module) -> Generator[None]:
         model.eval()
         with (
             seeded(0),
+            mode_of(model),
             torch.no_grad(),
             warnings.catch_warnings(),
             contextlib.redirect_stdout(io.StringIO()),
