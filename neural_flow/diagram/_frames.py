@@ -8,9 +8,6 @@ from neural_flow.diagram._sketch import Key, Sketch
 from neural_flow.drawing import Frame
 from neural_flow.records import StageGroup
 
-MAX_FRACTION = 0.75
-"""A path that holds more of all cards than this is a wrapper, no part of the figure."""
-
 
 def find_frames(sketch: Sketch, places: Mapping[Key, int], groups: Sequence[StageGroup]) -> tuple[Frame, ...]:
     """Return the frames, outer before inner; any two are nested or apart."""
@@ -20,10 +17,12 @@ def find_frames(sketch: Sketch, places: Mapping[Key, int], groups: Sequence[Stag
         if len(_cards(keys)) > 1:
             badge = f"×{fold.count}"
             drafts.append((keys, Frame(frame_id=0, kind="fold", title=fold.label, badge=badge)))
-    labels = {group.module: group.label for group in groups}
-    for path, keys in _group_paths(sketch).items():
-        if all(_is_apart(keys, other) for other, _ in drafts):
-            drafts.append((keys, Frame(frame_id=0, kind="group", title=labels.get(path, path.rpartition(".")[2]))))
+    for group in groups:
+        cards = _cards_under(sketch, group.module)
+        keys = cards | _rings_in(sketch, group.module, cards)
+        # after folding, what was a container of many cards may be a single one
+        if len(cards) > 1 and all(_is_apart(keys, other) for other, _ in drafts):
+            drafts.append((keys, Frame(frame_id=0, kind="group", title=group.label)))
     drafts.sort(key=lambda draft: (-len(draft[0]), min(places[key] for key in draft[0]), draft[1].kind))
     return tuple(
         Frame(
@@ -53,34 +52,19 @@ def _cards(keys: frozenset[Key]) -> frozenset[Key]:
     return frozenset(key for key in keys if key[0] == "stage")
 
 
-def _group_paths(sketch: Sketch) -> dict[str, frozenset[Key]]:
-    """Return the outermost module paths with at least two and not nearly all cards, with the rings in them."""
-    cards = [
-        (item.path.split("."), item.key)
-        for item in sketch.items.values()
-        if item.stage is not None and item.stage.kind in ("module", "op") and item.path
-    ]
-    found: dict[str, frozenset[Key]] = {}
-    pending: list[tuple[int, list[tuple[list[str], Key]]]] = [(0, cards)]
-    while pending:
-        depth, inside = pending.pop()
-        parts: dict[str, list[tuple[list[str], Key]]] = {}
-        for path, key in inside:
-            if len(path) > depth + 1:
-                parts.setdefault(".".join(path[: depth + 1]), []).append((path, key))
-        for prefix, members in parts.items():
-            if len(members) < 2:
-                continue
-            if len(members) > MAX_FRACTION * len(cards):
-                pending.append((depth + 1, members))
-            else:
-                found[prefix] = frozenset(key for _, key in members) | _rings_in(sketch, prefix, members)
-    return found
+def _cards_under(sketch: Sketch, path: str) -> frozenset[Key]:
+    """Return the cards of the modules in a container, and of the ops that its own code ran."""
+    found: set[Key] = set()
+    for key, item in sketch.items.items():
+        if item.stage is None or item.stage.kind not in ("module", "op"):
+            continue
+        if item.path.startswith(path + ".") or (item.path == path and item.stage.kind == "op"):
+            found.add(key)
+    return frozenset(found)
 
 
-def _rings_in(sketch: Sketch, prefix: str, members: Sequence[tuple[list[str], Key]]) -> frozenset[Key]:
+def _rings_in(sketch: Sketch, prefix: str, cards: frozenset[Key]) -> frozenset[Key]:
     """Return the joins that the container's own code ran, and those of outer code that lead from it into it alone."""
-    cards = {key for _, key in members}
     return frozenset(
         key
         for key, item in sketch.items.items()

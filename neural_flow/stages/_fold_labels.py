@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from neural_flow.stages._elements import Element, FoldItem, items_of
 from neural_flow.stages._scope import Item, Scope
-from neural_flow.stages.labels import label_ladder, short_label
+from neural_flow.stages._spoken import spoken_class
+from neural_flow.stages.labels import has_speaking_part, label_ladder, short_label
 
 MOST_NAMES = 3
 
@@ -28,14 +29,19 @@ class FoldName:
 def fold_name(scope: Scope, fold: FoldItem) -> FoldName:
     """Return what a fold may be called."""
     if fold.kind == "loop":
-        shown = [item for element in fold.shown for item in items_of(element) if not item.is_light]
-        shown = shown or [item for element in fold.shown for item in items_of(element)]
+        shown = _main_items([item for element in fold.shown for item in items_of(element)])
         short = dict.fromkeys(short_label(item.path, _class_name(scope, item)) for item in shown)
         full = dict.fromkeys(item.path for item in shown)
         return FoldName(others=(_listing(list(short)), ", ".join(full)))
     items = [item for member in fold.members for element in member for item in items_of(element)]
-    ranges = tuple(_range(scope, items[0], items[-1], is_full=is_full) for is_full in (False, True))
-    return FoldName(_whole_list(scope, items) or "", _class_name(scope, items[0]), ranges)
+    main = _main_items(items)
+    ranges = tuple(_range(scope, main[0], main[-1], is_full=is_full) for is_full in (False, True))
+    return FoldName(_whole_list(scope, items) or "", _class_name(scope, main[0]), ranges)
+
+
+def _main_items(items: list[Item]) -> list[Item]:
+    """Return the items that a name speaks of: a norm joins what it follows."""
+    return [item for item in items if not item.is_light] or items
 
 
 def _listing(names: list[str]) -> str:
@@ -61,7 +67,7 @@ def _is_under(path: str, prefix: str) -> bool:
 
 def interval_name(scope: Scope, run: list[Element], count: int) -> FoldName:
     """Return what an interval may be called: its first and last member, and how many."""
-    items = [item for element in run for item in items_of(element)]
+    items = _main_items([item for element in run for item in items_of(element)])
     ranges = (_range(scope, items[0], items[-1], is_full=is_full) for is_full in (False, True))
     return FoldName(others=tuple(f"{text} ({count})" for text in ranges))
 
@@ -73,7 +79,9 @@ def _range(scope: Scope, first: Item, last: Item, *, is_full: bool) -> str:
     prefix, number = _split_list(last.path)
     # features.2 … 4, not features.2 … features.4
     is_one_list = last.is_call and _split_list(first.path)[0] == prefix and number.isdigit()
-    if is_one_list and start.endswith("." + first.path.rpartition(".")[2]):
+    first_number = first.path.rpartition(".")[2]
+    head, head_end = start.removesuffix(first_number), end.removesuffix(number)
+    if is_one_list and start.endswith(first_number) and head == head_end and head[-1:] in (".", " "):
         return f"{start} … {number}"
     return f"{start} … {end}"
 
@@ -81,14 +89,15 @@ def _range(scope: Scope, first: Item, last: Item, *, is_full: bool) -> str:
 def _name(scope: Scope, item: Item, is_full: bool) -> str:
     if not item.is_call:
         return scope.net.signals.name(item.op_id)
-    parts = item.path.split(".")
-    if is_full or (len(parts) == 1 and parts[0].isdigit()):
-        return item.path
-    return short_label(item.path, _class_name(scope, item))
+    label = item.path if is_full and not item.path.isdigit() else short_label(item.path, _class_name(scope, item))
+    number = item.path.rpartition(".")[2]
+    is_numbered = is_full or has_speaking_part(item.path) or not number.isdigit()
+    # behind a class the number says which
+    return label if is_numbered and not item.path.isdigit() else f"{label} {number}"
 
 
 def _class_name(scope: Scope, item: Item) -> str:
-    return scope.net.calls[item.call_id].class_name if item.is_call else scope.net.signals.name(item.op_id)
+    return spoken_class(scope.net, item.call_id) if item.is_call else scope.net.signals.name(item.op_id)
 
 
 def _split_list(path: str) -> tuple[str, str]:

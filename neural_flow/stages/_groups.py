@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate
 
 from neural_flow.stages._assemble import CardNode, FoldNode, Node, cards_of, drawn_cards
 from neural_flow.stages._net import Net
+from neural_flow.stages._spoken import PLAIN, is_plain
+from neural_flow.stages.labels import has_speaking_part
 
 WRAPPER_SHARE = 0.75
 
@@ -36,7 +38,8 @@ def find_groups(net: Net, nodes: list[Node], outer: Sequence[int]) -> list[Group
     """
     drawn = [_holder(net, card) for card in drawn_cards(nodes)]
     num_under = Counter(prefix for parts in drawn for prefix in prefixes(parts))
-    wanted = {_outermost(parts, num_under, len(drawn)) for parts in drawn}
+    nameless = _nameless(net, num_under)
+    wanted = {_outermost(parts, num_under, len(drawn), nameless) for parts in drawn}
     wanted |= {net.calls[call_id].path for call_id in outer}
     wanted.discard("")
     inside: dict[str, list[CardNode]] = {}
@@ -49,7 +52,7 @@ def find_groups(net: Net, nodes: list[Node], outer: Sequence[int]) -> list[Group
     return [
         Group(prefix, tuple(inside[prefix]))
         for prefix in sorted(inside, key=lambda p: (inside[p][0].order, p.count("."), order[p]))
-        # a fold that holds the same cards has a box already
+        # a fold that holds the same cards has a box already, and so has a member of it
         if frozenset(map(id, inside[prefix])) not in boxes
     ]
 
@@ -72,14 +75,48 @@ def _holder(net: Net, card: CardNode) -> list[str]:
     return path[:-1] if card.call_id >= 0 else path
 
 
-def _outermost(parts: list[str], num_under: Counter[str], num_drawn: int) -> str:
-    """Return the outermost path prefix that holds two or more cards, but not nearly all."""
+def _outermost(parts: list[str], num_under: Counter[str], num_drawn: int, nameless: Set[str]) -> str:
+    """Return the outermost path prefix that people would name and that holds two or more cards, but not nearly all."""
     for prefix in prefixes(parts):
         if not prefix or num_under[prefix] < 2:
             return ""
-        if num_under[prefix] <= WRAPPER_SHARE * num_drawn:
+        if num_under[prefix] <= WRAPPER_SHARE * num_drawn and prefix not in nameless:
             return prefix
     return ""
+
+
+def _nameless(net: Net, paths: Iterable[str]) -> set[str]:
+    """Return the paths that nobody would name: levels of a recursion, plain containers that the path only numbers."""
+    classes = {module.path for module in net.trace.modules if not module.qualified_name.startswith(PLAIN)}
+    numbered = {path for path in paths if not has_speaking_part(path) and path not in classes}
+    return numbered | _recursion_levels(net)
+
+
+def _recursion_levels(net: Net) -> set[str]:
+    """Return the paths of modules that hold one smaller copy of themselves, of these copies, and of all between.
+
+    A module that holds several of its own class is no level: a stack of stacks is named as any other module is.
+    """
+    inner: dict[int, dict[str, int]] = {}  # by call, the outermost calls inside it of its own class, by path
+    around: list[dict[str, int]] = []  # by call, the innermost call of each class that it lies in or is
+    for call in net.calls:
+        above = around[call.parent_id] if call.parent_id is not None else {}
+        kind = net.class_of(call.call_id)
+        if is_plain(net, call.call_id):
+            around.append(above)
+            continue
+        if kind in above:
+            inner.setdefault(above[kind], {}).setdefault(call.path, call.call_id)
+        around.append({**above, kind: call.call_id})
+    levels: set[str] = set()
+    for outer, copies in inner.items():
+        if len(copies) > 1:
+            continue
+        current: int | None = next(iter(copies.values()))
+        while current is not None and current >= outer:
+            levels.add(net.calls[current].path)
+            current = net.calls[current].parent_id
+    return levels
 
 
 def _fold_boxes(nodes: list[Node]) -> set[frozenset[int]]:
@@ -88,5 +125,6 @@ def _fold_boxes(nodes: list[Node]) -> set[frozenset[int]]:
         if isinstance(node, FoldNode):
             found.add(frozenset(id(card) for card in cards_of([node])))
             for member in node.members:
+                found.add(frozenset(id(card) for card in cards_of(member)))
                 found |= _fold_boxes(member)
     return found

@@ -8,6 +8,7 @@ from dataclasses import replace
 from neural_flow.stages._assemble import CardNode, FoldNode, Node, cards_of, drawn_cards
 from neural_flow.stages._groups import Group
 from neural_flow.stages._net import Net
+from neural_flow.stages._spoken import spoken_class
 from neural_flow.stages.labels import Named, make_labels, short_label
 
 
@@ -64,10 +65,15 @@ class Namer:
             infos = self._net.trace.params
             # the largest parameter names an op better than its bias does
             main = max(params, key=lambda p: (infos[p].numel, -p), default=None)
-            path = infos[main].names[0] if main is not None else ""
-            return Named(path, self._net.signals.name(card.op_id), is_op=True)
+            path = infos[main].names[0] if main is not None else self._owner_path(card.op_id)
+            name = self._net.signals.name(card.op_id)
+            return Named(path, name, is_op=True, has_param=main is not None, num_known=num_known)
         call = self._net.calls[head]
-        return Named(call.path, call.class_name, call.call_index, num_known=num_known)
+        return Named(call.path, spoken_class(self._net, head), call.call_index, num_known=num_known)
+
+    def _owner_path(self, op_id: int) -> str:
+        owner = self._net.trace.ops[op_id].call_id
+        return self._net.calls[owner].path if owner is not None else ""
 
     def _head_call(self, card: CardNode) -> int:
         """Return the call that a card is named after: the one that does the work, its own first."""

@@ -16,15 +16,17 @@ MUTE_WORDS = frozenset({
 class Named:
     """What a label is made of.
 
-    ``path`` is that of a call, or of a parameter that an op reads; its first ``num_known`` parts are said elsewhere
-    (by the title of a box). ``ladder`` overrides what is derived from them. ``scope`` is the titled box it stands in:
-    labels in different boxes may be equal.
+    ``path`` is that of a call; of an op that of the parameter which it reads, or without one (``has_param``) that of
+    the module which ran it. Its first ``num_known`` parts are said elsewhere (by the title of a box). ``ladder``
+    overrides what is derived from them. ``scope`` is the titled box it stands in: labels in different boxes may be
+    equal.
     """
 
     path: str
     class_name: str
     call_index: int = 0
     is_op: bool = False
+    has_param: bool = True
     num_known: int = 0
     ladder: tuple[str, ...] = ()
     scope: str = ""
@@ -77,6 +79,15 @@ def short_label(path: str, class_name: str) -> str:
     return _ladder(Named(path, class_name))[0]
 
 
+def has_speaking_part(path: str) -> bool:
+    """Return whether some component of a path is more than a number or a container word."""
+    return any(_speaks(part) for part in path.split("."))
+
+
+def _speaks(part: str) -> bool:
+    return not part.isdigit() and part.lower() not in MUTE_WORDS
+
+
 def ordinal(number: int) -> str:
     """Return ``1st``, ``2nd``, ``3rd``, ``4th`` ..."""
     suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
@@ -85,16 +96,14 @@ def ordinal(number: int) -> str:
 
 def _ladder(entry: Named) -> list[str]:
     if entry.is_op:
-        ladder = [entry.class_name]
-        if entry.path:
-            owner = entry.path.rpartition(".")[0] or entry.path
-            ladder.append(f"{entry.class_name} {_ladder(Named(owner, entry.path))[0]}")
-            ladder.append(f"{entry.class_name} {entry.path}")
-        return list(dict.fromkeys(ladder))
+        owner = (entry.path.rpartition(".")[0] if entry.has_param else "") or entry.path
+        names = _ladder(Named(owner, "", num_known=entry.num_known)) if owner else []
+        words = [entry.class_name, *(f"{entry.class_name} {name}" for name in (*names, entry.path) if name)]
+        return list(dict.fromkeys(words))
     if not entry.path:
         return [entry.class_name]
     parts = entry.path.split(".")
-    speaking = [k for k, part in enumerate(parts) if not part.isdigit() and part.lower() not in MUTE_WORDS]
+    speaking = [k for k, part in enumerate(parts) if _speaks(part)]
     known = [k for k in speaking if k >= entry.num_known]
     ladder: list[str] = []
     if known:
@@ -107,7 +116,7 @@ def _ladder(entry: Named) -> list[str]:
     else:
         ladder.append(entry.class_name)
         if parts[-1].isdigit():
-            ladder.append(f"{entry.class_name} {parts[-1]}")
+            ladder.append(f"{entry.class_name} {parts[-1]}".strip())
     ladder.append(entry.path)
     return list(dict.fromkeys(ladder))
 
@@ -139,10 +148,11 @@ def _say_calls(labels: list[str], named: Sequence[Named]) -> list[str]:
 
 
 def _number_equal_ops(labels: list[str], named: Sequence[Named]) -> list[str]:
-    totals, seen = Counter(labels), Counter[str]()
-    for k, label in enumerate(labels):
-        if named[k].is_op and totals[label] > 1:
-            seen[label] += 1
-            if seen[label] > 1:
-                labels[k] = f"{label} ({ordinal(seen[label])})"
+    places = [(entry.scope, label) for entry, label in zip(named, labels, strict=True)]
+    totals, seen = Counter(places), Counter[tuple[str, str]]()
+    for k, place in enumerate(places):
+        if named[k].is_op and totals[place] > 1:
+            seen[place] += 1
+            if seen[place] > 1:
+                labels[k] = f"{place[1]} ({ordinal(seen[place])})"
     return labels

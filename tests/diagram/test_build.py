@@ -113,12 +113,16 @@ def test_inner_residuals_are_told_by_the_topology(Net):
     assert [node.has_residual for node in diagram.nodes] == [False, False, True, False]
 
 
-def test_frames_are_the_outermost_parts_that_do_not_hold_nearly_all(Net, check):
+def test_frames_are_the_groups_of_the_topology(Net, check):
     names = "net.enc.0 net.enc.1 net.mid net.dec.up.0 net.dec.up.1 net.head"
     words = names.split()
     lines = f"x>{words[0]} " + " ".join(f"{a}>{b}" for a, b in itertools.pairwise(words)) + f" {words[-1]}>y"
     net = Net(f"in:x {names} out:y", lines)
-    groups = (StageGroup(module="net.enc", label="Encoder", stage_ids=(1, 2)),)
+    groups = (
+        StageGroup(module="net.enc", label="Encoder", stage_ids=(1, 2)),
+        StageGroup(module="net.dec", label="dec", stage_ids=(4, 5)),
+        StageGroup(module="net.mid", label="mid", stage_ids=(3,)),
+    )
     topology = net.topology(groups=groups)
     diagram = build_diagram(topology)
     check(diagram, topology.stages)
@@ -128,9 +132,14 @@ def test_frames_are_the_outermost_parts_that_do_not_hold_nearly_all(Net, check):
     ]
 
 
+def test_a_container_that_is_no_group_has_no_frame(Net):
+    net = Net("in:x e.0 e.1 f out:y", "x>e.0 e.0>e.1 e.1>f f>y")
+    assert build_diagram(net.topology()).frames == ()
+
+
 def test_a_frame_holds_the_rings_between_its_cards(Net, check):
     net = Net("in:x a d.0 cat:c d.1 e f out:y", "x>a a>d.0 d.0>c a>c c>d.1 d.1>e e>f f>y")
-    topology = net.topology()
+    topology = net.topology(groups=(StageGroup(module="d", label="d", stage_ids=(2, 3)),))
     diagram = build_diagram(topology)
     check(diagram, topology.stages)
     assert diagram.frames[0].node_ids == (2, 3, 4)

@@ -44,7 +44,13 @@ def test_later_calls_say_which():
 def test_ops_are_told_apart_by_what_they_read():
     named = [Named("fc1.weight", "linear", is_op=True), Named("fc2.weight", "linear", is_op=True)]
     assert make_labels(named) == ["linear fc1", "linear fc2"]
+    deep = [Named(f"h.0.{part}.proj.weight", "linear", is_op=True, num_known=2) for part in ("attn", "mlp")]
+    assert make_labels(deep) == ["linear attn.proj", "linear mlp.proj"]
     assert make_labels([Named("", "add", is_op=True)] * 2) == ["add", "add (2nd)"]
+    run = [Named(path, "relu", is_op=True, has_param=False) for path in ("a.act", "b.act", "b.act")]
+    assert make_labels(run) == ["relu a.act", "relu b.act", "relu b.act (2nd)"]
+    boxed = [Named(path, "relu", is_op=True, has_param=False, scope=path) for path in ("a", "b", "b")]
+    assert make_labels(boxed) == ["relu", "relu", "relu (2nd)"]
 
 
 def test_ordinals():
