@@ -13,6 +13,7 @@ from typing import Any, Literal
 from neural_flow.records import Array, Capture, FoldKind, Measurements, Topology
 
 Direction = Literal["lr", "tb"]
+ArrowKind = Literal["primary", "skip", "merge", "branch", "return"]
 Point = tuple[float, float]
 
 # -- the drawn graph: folds applied, joins as rings ------------------------------------------------------------------
@@ -48,7 +49,7 @@ class Arrow:
     arrow_id: int
     source: int
     target: int
-    kind: Literal["primary", "skip", "merge", "branch", "return"] = "primary"
+    kind: ArrowKind = "primary"
     inferred: bool = False
     opaque: bool = False
     text: str = ""
@@ -144,6 +145,9 @@ class Route:
     ``orthogonal``: corners to be rounded with ``radius``. ``curve``: points are start, then three per cubic.
     ``taps`` are the points where a shared line splits. ``num_shared_points`` counts the leading points that lie on a
     route of the same source drawn before: the line of its own starts at the last of them.
+
+    ``kind`` is what the line is in this drawing, where that is not the arrow's own kind: arrows are told apart by
+    ancestry alone, while a row of the drawing may carry on what is only a merge by ancestry.
     """
 
     arrow_id: int
@@ -153,6 +157,7 @@ class Route:
     label: Box | None = None
     taps: tuple[Point, ...] = ()
     num_shared_points: int = 0
+    kind: ArrowKind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,7 @@
     if (element === page.lit) return;
     page.lit = element;
     for (const old of page.svg.querySelectorAll(".is-lit")) old.classList.remove("is-lit");
+    for (const old of page.svg.querySelectorAll(".nf-shared")) old.remove();
     page.svg.classList.toggle("is-focused", Boolean(element));
     facts.hidden = !element;
     if (!element) return;
@@ -93,9 +94,20 @@
     for (const edge of page.edges) {
       if (edge !== element && edge.dataset.src !== name && edge.dataset.dst !== name) continue;
       edge.classList.add("is-lit");
+      complete(edge);
       page.nodes.get(edge.dataset.src)?.classList.add("is-lit");
       page.nodes.get(edge.dataset.dst)?.classList.add("is-lit");
     }
+  }
+
+  // What several arrows of one source share is drawn once; a lit arrow shows its whole way.
+  function complete(edge) {
+    const own = edge.dataset.shared && edge.querySelector('path[fill="none"]');
+    if (!own) return;
+    const way = own.cloneNode();
+    way.setAttribute("d", edge.dataset.shared);
+    way.classList.add("nf-shared");
+    own.before(way);
   }
 
   function step(page, isForward) {

@@ -15,6 +15,8 @@ from neural_flow.registry import Registry
 NODE_GAP = 18.0
 NODE_LANE_GAP = 10.8
 LANE_WIDTH = 10.0
+LINE_REACH = 0.5
+"""From the middle of a line to what a frame keeps its padding from."""
 LAYER_GAP = 28.0
 TRACK_PITCH = 7.0
 GUTTER = 28.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from neural_flow.layout._base import LANE_WIDTH, NODE_GAP, NODE_LANE_GAP, NodeShape
+from neural_flow.layout._base import LANE_WIDTH, LINE_REACH, NODE_GAP, NODE_LANE_GAP, NodeShape
 from neural_flow.layout.grid import Grid
 from neural_flow.layout.settle import FRAME_GAP, FrameRooms, settle
 
@@ -73,7 +73,10 @@ def assign_coordinates(
         for chain in chains:
             _straighten(field, chain)
     links = [[*ups, *downs] for ups, downs in zip(field.links_up, field.links_down, strict=True)]
-    settle(grid, field.x, field.before, field.after, field.gaps, chains, links, rooms, is_calm=is_calm)
+    lines = [LINE_REACH] * (len(field.x) - grid.graph.num_nodes)
+    before = [*field.before[: grid.graph.num_nodes], *lines]
+    after = [*field.after[: grid.graph.num_nodes], *lines]
+    settle(grid, field.x, before, after, field.gaps, chains, links, rooms, is_calm=is_calm)
     return field.x
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neural_flow.drawing import Box, Direction
-from neural_flow.layout._base import FRAME_PADDING, LANE_WIDTH
+from neural_flow.layout._base import FRAME_PADDING, LINE_REACH
 from neural_flow.layout.frames import TITLE_INSET, FrameTree
 from neural_flow.layout.plan import Plan
 from neural_flow.layout.settle import FrameRooms
@@ -30,6 +30,8 @@ def frame_boxes(plan: Plan, tree: FrameTree, rooms: FrameRooms, direction: Direc
         for frame, (low, high) in row_reach(plan, tree, rooms, layers).items():
             start, end = _along(plan, tree, frame, layers)
             if direction == "lr":
+                # What is left of a broken frame at the end of a row still carries the title.
+                end = max(end, start + tree.title_width[frame] + 2 * TITLE_INSET) if tree.title_width[frame] else end
                 rows[row][frame] = Box(x=start, y=low, width=end - start, height=high - low)
             else:
                 rows[row][frame] = Box(x=low, y=start, width=high - low, height=end - start)
@@ -63,8 +65,8 @@ def row_reach(plan: Plan, tree: FrameTree, rooms: FrameRooms, layers: list[int])
             frames = grid.frames[element]
             if not frames:
                 continue
-            before = plan.shapes[element].before if grid.is_node(element) else LANE_WIDTH / 2
-            after = plan.shapes[element].after if grid.is_node(element) else LANE_WIDTH / 2
+            before = plan.shapes[element].before if grid.is_node(element) else LINE_REACH
+            after = plan.shapes[element].after if grid.is_node(element) else LINE_REACH
             at = plan.across(element)
             for frame in frames:
                 low, high = reach.get(frame, (float("inf"), float("-inf")))

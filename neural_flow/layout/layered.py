@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from neural_flow.drawing import (
-    Arrow,
     Box,
     Diagram,
     Direction,
@@ -13,7 +12,6 @@ from neural_flow.drawing import (
     Layout,
     LayoutOptions,
     Placement,
-    Point,
     Sizes,
 )
 from neural_flow.layout._base import (
@@ -32,6 +30,7 @@ from neural_flow.layout.frames import TITLE_INSET, FrameTree, build_tree, mark_e
 from neural_flow.layout.graph import FlowGraph, adopt_forward_returns, build_graph, split_diagram
 from neural_flow.layout.grid import Grid, build_grid, place_turns
 from neural_flow.layout.labels import SIDE_GAP, place_arrow_labels
+from neural_flow.layout.line_kinds import line_kinds, order_ways
 from neural_flow.layout.order import order_layers
 from neural_flow.layout.plan import Plan
 from neural_flow.layout.ports import assign_in_ports
@@ -39,6 +38,7 @@ from neural_flow.layout.ranks import assign_ranks
 from neural_flow.layout.routing import route_curves, route_orthogonal
 from neural_flow.layout.settle import FrameRooms
 from neural_flow.layout.sheet import Sheet, finish, make_routes, pack
+from neural_flow.layout.u_find import find_u
 
 MAX_ORTHOGONAL_NODES = 60
 MAX_ORTHOGONAL_DENSITY = 2.5
@@ -168,7 +168,10 @@ def make_sheet(draft: Draft, style: str) -> Sheet:
         sheet.placements.append(Placement(node_id=node.node_id, body=body, label=label, label_side=side))
         obstacles += [(index, box) for box in (body, label) if box is not None]
     points = route_curves(plan) if draft.is_curved else route_orthogonal(plan)
-    routes = make_routes(order_ways(graph, points), is_curved=draft.is_curved, direction=draft.direction)
+    u_shape = find_u(graph, draft.sizes)
+    kinds = line_kinds(graph, u_shape.bridges if u_shape is not None else ())
+    ways = order_ways(graph, points, kinds)
+    routes = make_routes(ways, is_curved=draft.is_curved, direction=draft.direction)
     sheet.frames.extend(_place_all_frames(draft, obstacles))
     taken = [box for _, box in obstacles] + title_strips(draft.tree, sheet.frames)
     sheet.routes.extend(
@@ -196,21 +199,3 @@ def _place_all_frames(draft: Draft, obstacles: list[tuple[int, Box]]) -> list[Fr
             return placed
         for index in boxed:
             draft.tree.is_loose[index] = True
-
-
-def order_ways(graph: FlowGraph, points: dict[int, list[Point]]) -> list[tuple[Arrow, int, list[Point]]]:
-    """Return arrows with source and points; the line that others split off comes first."""
-    is_trunk = [False] * graph.num_nodes
-    for node in graph.trunk:
-        is_trunk[node] = True
-    edges = sorted(
-        range(graph.num_edges),
-        key=lambda edge: (
-            not (is_trunk[graph.target[edge]] and graph.primary[graph.target[edge]] == edge),
-            graph.primary[graph.target[edge]] != edge,
-            graph.arrows[edge].arrow_id,
-        ),
-    )
-    ways = [(graph.arrows[edge], graph.source[edge], points[edge]) for edge in edges]
-    ways += [(arrow, source, points[-1 - index]) for index, (source, _, arrow) in enumerate(graph.returns)]
-    return ways

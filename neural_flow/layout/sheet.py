@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from neural_flow.drawing import (
-    Arrow,
     Box,
     Direction,
     FramePlacement,
@@ -16,6 +16,7 @@ from neural_flow.drawing import (
     Route,
 )
 from neural_flow.layout._base import CORNER_RADIUS
+from neural_flow.layout.line_kinds import Way
 from neural_flow.layout.routing import EPSILON
 
 PART_GAP = 28.0
@@ -40,68 +41,78 @@ def to_page(point: Point, direction: Direction) -> Point:
     return point if direction == "lr" else (point[1], point[0])
 
 
-def make_routes(ways: list[tuple[Arrow, int, list[Point]]], *, is_curved: bool, direction: Direction) -> list[Route]:
+def make_routes(ways: Iterable[Way], *, is_curved: bool, direction: Direction) -> list[Route]:
     """Return routes with the points where lines of one source split.
 
     Args:
-        ways: arrows with their source node and points, the arrow that others split off first.
+        ways: lines, those that others split off first.
         is_curved: whether points are cubics.
         direction: of the flow.
     """
     drawn: dict[int, list[list[Point]]] = {}
     routes: list[Route] = []
-    for arrow, source, way in ways:
-        points = [to_page(point, direction) for point in way]
-        taps: tuple[Point, ...] = ()
-        num_shared = 0
-        for earlier in drawn.get(source, []):
-            shared = _shared_curve(earlier, points) if is_curved else _shared_corners(earlier, points)
-            if shared is not None and shared[0] > num_shared:
+    for way in ways:
+        whole = [to_page(point, direction) for point in way.points]
+        points, num_shared = whole, 0
+        for earlier in drawn.get(way.source, []):
+            shared = _shared_curve(earlier, whole) if is_curved else _shared_corners(earlier, whole)
+            if shared is not None and _is_longer(shared, (num_shared, points)):
                 num_shared, points = shared
-                taps = (points[num_shared - 1],)
-        drawn.setdefault(source, []).append(points)
-        style = "curve" if is_curved else "orthogonal"
+        drawn.setdefault(way.source, []).append(whole)
         routes.append(
             Route(
-                arrow_id=arrow.arrow_id,
-                style=style,
+                arrow_id=way.arrow.arrow_id,
+                style="curve" if is_curved else "orthogonal",
                 points=tuple(points),
                 radius=CORNER_RADIUS,
-                taps=taps,
+                taps=(points[num_shared - 1],) if num_shared else (),
                 num_shared_points=num_shared,
+                kind=way.kind,
             )
         )
     return routes
 
 
-def _shared_corners(first: list[Point], second: list[Point]) -> tuple[int, list[Point]] | None:
-    """Return how many leading points ``second`` shares with ``first``, the place where it splits off included.
+def _is_longer(first: tuple[int, list[Point]], second: tuple[int, list[Point]]) -> bool:
+    """Return whether more of the line is shared in ``first``: number of shared points, and the points."""
 
-    The place may lie within a segment of ``second``: then it becomes a point of its own. Where ``first`` bends, they
-    split where its rounded corner starts, so that no gap shows.
+    def length(shared: tuple[int, list[Point]]) -> float:
+        return sum(_distance(a, b) for a, b in pairwise(shared[1][: shared[0]]))
+
+    return length(first) > length(second)
+
+
+def _shared_corners(first: list[Point], second: list[Point]) -> tuple[int, list[Point]] | None:
+    """Return how many leading points ``second`` shares with ``first``, and its points with the place where it splits.
+
+    Where one of the two bends, they split where its rounded corner starts: the curve leaves the straight line there.
     """
     if not _is_same(first[0], second[0]):
         return None
     index = 1
     while index < min(len(first), len(second)) and _is_same(first[index], second[index]):
         index += 1
-    if index in (len(first), len(second)):
+    if index == len(second):
         return index, second
+    if index == len(first):
+        return None
     here, a, b = second[index - 1], first[index], second[index]
     if _direction(here, a) == _direction(here, b):
-        if _distance(here, b) < _distance(here, a):
-            return index + 1, second
-        index, here, split = index + 1, here, a
+        corner = min(a, b, key=lambda point: _distance(here, point))
+    elif index > 1:
+        here, corner, index = second[index - 2], here, index - 1
     else:
-        if index < 2 or _direction(second[index - 2], here) == _direction(here, a):
-            return (index, second) if index > 1 else None
-        here, split = second[index - 2], here
-    room = _distance(here, split)
-    if room > CORNER_RADIUS:
-        ahead = _direction(here, split)
-        back = (split[0] - ahead[0] * CORNER_RADIUS, split[1] - ahead[1] * CORNER_RADIUS)
-        return index, [*second[: index - 1], back, *second[index - 1 :]]
-    return index, [*second[: index - 1], split, *second[index - 1 :]]
+        return None
+    length = _distance(here, corner)
+    reach = min(CORNER_RADIUS, length)
+    if index > 1:
+        # The corner before is rounded as well.
+        reach = min(CORNER_RADIUS, max(length - CORNER_RADIUS, length / 4))
+    elif reach == length:
+        return None
+    ahead = _direction(here, corner)
+    split = (corner[0] - ahead[0] * reach, corner[1] - ahead[1] * reach)
+    return index + 1, [*second[:index], split, *second[index:]]
 
 
 def _direction(start: Point, end: Point) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from neural_flow.layout.frames import TITLE_INSET, FrameTree, build_tree, place_
 from neural_flow.layout.graph import FlowGraph, build_graph, split_diagram
 from neural_flow.layout.labels import place_arrow_labels
 from neural_flow.layout.layered import lay_out_part
+from neural_flow.layout.line_kinds import line_kinds, order_ways
 from neural_flow.layout.routing import simplify
 from neural_flow.layout.sheet import Sheet, extent, finish, make_routes, pack
 from neural_flow.layout.u_compact import can_be_compact, compact_way, place_compact
@@ -79,9 +80,11 @@ def _draw(
                 label_side="above" if places.is_label_above[index] else "below",
             )
         )
-    ways = [(graph.arrows[edge], graph.source[edge], _way(places, edge)) for edge in _drawing_order(graph)]
-    ways += [(arrow, source, _loop(places, frames, source, target)) for source, target, arrow in graph.returns]
-    routes = make_routes(ways, is_curved=False, direction="lr")
+    points = {edge: _way(places, edge) for edge in range(graph.num_edges)}
+    for index, (source, target, _) in enumerate(graph.returns):
+        points[-1 - index] = _loop(places, frames, source, target)
+    kinds = line_kinds(graph, shape.bridges)
+    routes = make_routes(order_ways(graph, points, kinds), is_curved=False, direction="lr")
     strips = title_strips(tree, frames)
     borders = [box for box in strips if not box.width or not box.height]
     taken = [box for _, box in obstacles] + [box for box in strips if box.width and box.height]
@@ -149,10 +152,6 @@ def _frame_boxes(places: UPlaces, tree: FrameTree) -> dict[int, Box]:
         width = max(right - left, tree.title_width[frame] + 2 * TITLE_INSET)
         boxes[frame] = Box(x=left, y=top, width=width, height=low - top)
     return boxes
-
-
-def _drawing_order(graph: FlowGraph) -> list[int]:
-    return sorted(range(graph.num_edges), key=lambda edge: (graph.primary[graph.target[edge]] != edge, edge))
 
 
 def _way(places: UPlaces, edge: int) -> list[Point]:

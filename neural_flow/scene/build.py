@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from neural_flow.drawing import Box, Diagram, Frame, Layout, Mark, MarkGroup, Scene, Text
 from neural_flow.records import Capture, Measurements, Topology
 from neural_flow.scene.cards import card_marks
@@ -12,6 +14,7 @@ from neural_flow.scene.legend import cost_color, legend_marks
 from neural_flow.scene.look import Look, make_look
 from neural_flow.scene.options import SceneOptions
 from neural_flow.scene.space import bounds, contents, moved
+from neural_flow.scene.tracks import shared_way
 from neural_flow.scene.tooltips import (
     arrow_group,
     card_group,
@@ -55,7 +58,7 @@ def build_scene(
         theme: colours and sizes.
         options: what the user asked of the look.
     """
-    look = make_look(diagram, topology, capture, theme, options, measurements)
+    look = make_look(_as_drawn(diagram, layout), topology, capture, theme, options, measurements)
     extent = bounds([*contents(layout), *_frame_boxes(look, layout)])
     header, header_bottom, header_width = _header(look, extent.width)
     page = _page(extent, header_bottom, header_width, theme)
@@ -75,6 +78,13 @@ def build_scene(
         description=figure_description(look),
         background=None if options.is_transparent else theme.paper,
     )
+
+
+def _as_drawn(diagram: Diagram, layout: Layout) -> Diagram:
+    """Return the diagram with the kinds of arrows that their lines have in this layout."""
+    kinds = {route.arrow_id: route.kind for route in layout.routes if route.kind is not None}
+    arrows = (replace(arrow, kind=kinds.get(arrow.arrow_id, arrow.kind)) for arrow in diagram.arrows)
+    return replace(diagram, arrows=tuple(arrows)) if kinds else diagram
 
 
 def _page(extent: Box, header_bottom: float, header_width: float, theme: Theme) -> Box:
@@ -106,7 +116,9 @@ def _figure(look: Look, layout: Layout, obstacles: list[Box]) -> tuple[list[Mark
     arrows = {arrow.arrow_id: arrow for arrow in look.diagram.arrows}
     for route in layout.routes:
         marks += arrow_marks(arrows[route.arrow_id], route, places, look)
-        groups.append(arrow_group(arrows[route.arrow_id], look))
+        group = arrow_group(arrows[route.arrow_id], look)
+        shared = shared_way(route)
+        groups.append(replace(group, data=(*group.data, ("shared", shared))) if shared else group)
     costs = {
         node.node_id: value
         for node in look.diagram.nodes

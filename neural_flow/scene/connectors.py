@@ -9,7 +9,7 @@ from neural_flow.drawing import Arrow, Box, DiagramNode, Mark, Path, Placement, 
 from neural_flow.scene.cards import change_color
 from neural_flow.scene.look import Look, name_of
 from neural_flow.scene.shapes import Commands, circle, cross, saltire
-from neural_flow.scene.tracks import Track, commands_of, end_direction, shorten, track_of
+from neural_flow.scene.tracks import Track, commands_of, end_direction, own_part, shorten, track_of
 from neural_flow.theme import Theme
 
 MAX_SKIP_LABELS = 4
@@ -46,14 +46,15 @@ def group_of(node: DiagramNode) -> str:
 
 
 def arrow_marks(arrow: Arrow, route: Route, places: dict[int, Placement], look: Look) -> tuple[Mark, ...]:
-    """Draw one arrow along its route, with head, label and tap dots."""
+    """Draw one arrow from where it leaves the line that it shares, with head, label and tap dots."""
     theme = look.theme
     color = kind_color(arrow.kind, arrow.inferred, theme)
     change = look.arrow_changes.get(arrow.arrow_id)
     if change is not None:
         color = change_color(change, theme)
-    track = track_of(route)
-    track = shorten(track, _missing(track[0][0], arrow.source, places, look), from_start=True)
+    track = track_of(own_part(route))
+    if not route.num_shared_points:
+        track = shorten(track, _missing(track[0][0], arrow.source, places, look), from_start=True)
     track = shorten(track, _missing(track[-1][-1], arrow.target, places, look), from_start=False)
     tip, direction = track[-1][-1], end_direction(track)
     line = shorten(track, theme.line_stop, from_start=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import hypot
 
@@ -14,6 +15,7 @@ Piece = tuple[Point, ...]
 Track = list[Piece]
 _KAPPA = 0.5522847498
 _TINY = 1e-6
+_HEAD_ROOM = 6.0
 
 
 def track_of(route: Route) -> Track:
@@ -22,6 +24,28 @@ def track_of(route: Route) -> Track:
     if route.style == "curve" and len(route.points) >= 4 and (len(route.points) - 1) % 3 == 0:
         return [tuple(route.points[start : start + 4]) for start in range(0, len(route.points) - 1, 3)]
     return _rounded(points, route.radius)
+
+
+def own_part(route: Route) -> Route:
+    """Return ``route`` from where it leaves the line that it shares with others of its source."""
+    last = len(route.points) - (4 if route.style == "curve" else 2)
+    start = min(max(route.num_shared_points - 1, 0), max(last, 0))
+    return replace(route, points=route.points[start:])
+
+
+def shared_way(route: Route) -> str:
+    """Return the part of ``route`` that another arrow draws, as the ``d`` of an SVG path; empty where there is none.
+
+    A viewer that lights one arrow completes its line with it.
+    """
+    if route.num_shared_points < 2:
+        return ""
+    track = track_of(replace(route, points=route.points[: route.num_shared_points]))
+    return " ".join(" ".join(_word(value) for value in command) for command in commands_of(track))
+
+
+def _word(value: object) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
 def _distinct(points: Sequence[Point]) -> list[Point]:
@@ -35,8 +59,13 @@ def _distinct(points: Sequence[Point]) -> list[Point]:
 def _rounded(points: list[Point], radius: float) -> Track:
     track: Track = []
     start = points[0]
-    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
-        reach = min(radius, _length(before, corner) / 2, _length(corner, after) / 2)
+    last = len(points) - 3
+    for index, (before, corner, after) in enumerate(zip(points, points[1:], points[2:], strict=False)):
+        # Two corners share a straight stretch; at either end of the line there is but one, and the head is straight.
+        entry_room = _length(before, corner) / (2 if index else 1)
+        leave_room = _length(corner, after)
+        leave_room = max(leave_room / 2, leave_room - _HEAD_ROOM) if index == last else leave_room / 2
+        reach = min(radius, entry_room, leave_room)
         if reach < 0.05 or _is_straight(before, corner, after):
             track.append((start, corner))
             start = corner

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neural_flow.drawing import Route
-from neural_flow.scene.tracks import commands_of, end_direction, shorten, track_of
+from neural_flow.scene.tracks import commands_of, end_direction, own_part, shared_way, shorten, track_of
 
 COORDINATES = st.integers(-200, 200).map(float)
 
@@ -92,3 +92,45 @@ def test_a_route_without_length_does_not_fail():
     track = track_of(Route(arrow_id=0, style="orthogonal", points=((5.0, 5.0), (5.0, 5.0))))
     assert end_direction(track) == (1.0, 0.0)
     assert shorten(track, 3, from_start=False)[-1][-1] == (5.0, 5.0)
+
+
+def length_of(track) -> float:
+    return sum(abs(b[0] - a[0]) + abs(b[1] - a[1]) for piece in track for a, b in pairwise(piece))
+
+
+@given(corners(), st.data())
+def test_the_shared_way_and_the_own_part_are_the_whole_line(points, data):
+    """Where a line leaves another one on a straight stretch, nothing is missing and nothing is drawn twice."""
+    at = data.draw(st.integers(0, len(points) - 2))
+    (x0, y0), (x1, y1) = points[at], points[at + 1]
+    split = ((x0 + x1) / 2, (y0 + y1) / 2)
+    whole = Route(arrow_id=0, style="orthogonal", points=points, radius=0.0)
+    route = Route(
+        arrow_id=0,
+        style="orthogonal",
+        points=(*points[: at + 1], split, *points[at + 1 :]),
+        radius=0.0,
+        num_shared_points=at + 2,
+    )
+    own = track_of(own_part(route))
+    assert own[0][0] == split
+    assert own[-1][-1] == points[-1]
+    numbers = [float(word) for word in shared_way(route).split() if word not in "ML"]
+    assert numbers[:2] == list(points[0])
+    assert numbers[-2:] == pytest.approx(split, abs=0.01)
+    assert length_of(track_of(whole)) == pytest.approx(
+        length_of(own) + sum(abs(a - b) for a, b in zip(numbers[2:], numbers, strict=False))
+    )
+
+
+def test_a_line_that_shares_nothing_is_drawn_whole():
+    route = Route(arrow_id=0, style="orthogonal", points=((0.0, 0.0), (9.0, 0.0)))
+    assert own_part(route) == route
+    assert shared_way(route) == ""
+
+
+def test_a_curve_is_cut_between_its_cubics():
+    points = tuple((float(index), float(index % 3)) for index in range(10))
+    route = Route(arrow_id=0, style="curve", points=points, num_shared_points=4)
+    assert own_part(route).points == points[3:]
+    assert shared_way(route).startswith("M 0 0 C 1 1 2 2 3 0")
