@@ -255,8 +255,7 @@ class _Run:
         error = ForwardError(
             f"the model raised while running {failure.module or 'the root module'} (call {failure.call})\n"
             + (describe_error(cause) if self._raised else str(cause)),
-            hint=f"inputs were {', '.join(shapes) or 'none'}; "
-            "try other input shapes with -i, or --debug for the traceback",
+            hint=f"inputs were {', '.join(shapes) or 'none'}; try inputs of other shapes",
             module=failure.module,
             call=failure.call,
             input_shapes=shapes,

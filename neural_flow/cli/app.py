@@ -338,9 +338,9 @@ def list_names(
     kind: Annotated[
         str | None,
         typer.Argument(
-            metavar="[summaries|topologies|layouts|exporters|themes|samples]",
+            metavar="[KIND]",
             show_default=False,
-            help="One of them; all without it.",
+            help="summaries, topologies, layouts, exporters, themes or samples; all without it.",
         ),
     ] = None,
 ) -> int:

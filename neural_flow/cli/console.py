@@ -35,7 +35,7 @@ def say(kind: str, text: str) -> None:
 
 
 def show_error(error: NeuralFlowError, *, is_debug: bool) -> None:
-    """Write the three lines of an error: what was done, what was found, what to type next."""
+    """Write the three lines of an error: what was done, what was found, what to type next; code to copy below."""
     if is_debug:
         _show_traceback(error)
     what, _, found = str(error).partition("\n")
@@ -44,8 +44,12 @@ def show_error(error: NeuralFlowError, *, is_debug: bool) -> None:
         say("cause", found)
     elif error.__cause__ is not None:
         say("cause", _cause_text(error.__cause__))
-    if error.hint:
-        say("hint", error.hint)
+    hint, _, code = error.hint.partition("\n")
+    if hint:
+        say("hint", hint)
+    if code:  # lines to copy into a file: as they are
+        with contextlib.suppress(OSError, ValueError):
+            stderr_console().print(Text(code))
 
 
 def show_bug(error: BaseException) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import errno
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,8 @@ from neural_flow.errors import ExportError, ForwardError, NeuralFlowError
 EXIT_BUG = 70
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 EXIT_INTERRUPTED = 130
+NARROW = 78
+"""Columns below which help is plain text: a table would break words there."""
 COMPLETION_VARIABLE = "_NEURAL_FLOW_COMPLETE"
 """Set by the shell while it asks what could come next."""
 # typer has carried its own copy of click since 0.26: its errors are reached through the one that typer exports
@@ -79,6 +82,9 @@ def _flush_stdout() -> None:
 
 def _run(arguments: list[str]) -> int:
     command: Any = typer.main.get_command(app)
+    if shutil.get_terminal_size().columns < NARROW:
+        for one in (command, *command.commands.values()):
+            one.rich_markup_mode = None
     defaults = defaults_for(command.commands) if _runs_something(arguments) else {}
     result = command.main(args=arguments, prog_name="neural-flow", standalone_mode=False, default_map=defaults)
     if result == EXIT_INTERRUPTED:
@@ -102,10 +108,19 @@ def _show_command_line_error(error: Any, arguments: list[str]) -> None:
     near: list[str] = []
     if possibilities := getattr(error, "possibilities", None):
         found = f"there is no option {error.option_name}"
-        near = difflib.get_close_matches(error.option_name, possibilities, n=1)
+        near = _near_options(error.option_name, list(possibilities))
     say("error", f"cannot read the command line of {path}")
     say("cause", found)
     say("hint", f"did you mean {near[0]}?" if near else f"{path} --help lists what it takes")
+
+
+def _near_options(option: str, known: list[str]) -> list[str]:
+    """Return the option that was meant, if one is near; dashes, which all of them share, do not count."""
+    by_word = {name.lstrip("-"): name for name in sorted(known)}
+    begun = [name for word, name in by_word.items() if len(option) > 3 and word.startswith(option.lstrip("-"))]
+    return begun[:1] or [
+        by_word[word] for word in difflib.get_close_matches(option.lstrip("-"), by_word, n=1, cutoff=0.7)
+    ]
 
 
 def _after_exit(stop: SystemExit) -> int:

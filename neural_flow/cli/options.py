@@ -55,7 +55,7 @@ Inputs = Annotated[
         "--input-size",
         metavar="[NAME=]SHAPE[:DTYPE][RANGE]",
         rich_help_panel=_INPUTS,
-        help="1,3,224,224 · tokens=2,16:int64[0,1000) · image=@cells.png:1,1,256,256[0,1] · x=@batch.npz; repeatable.",
+        help="1,3,224,224 · ids=2,16:int64[0,99) · x=@cell.png:1,1,64,64 · x=@batch.npz; repeatable.",
     ),
 ]
 InputsFunction = Annotated[
@@ -184,7 +184,7 @@ Outputs = Annotated[
         "--output",
         metavar="FILE",
         help="The suffix picks the format: .svg .png .pdf .html .json .md .txt; repeatable; - is stdout. "
-        "Without it, the model file's name with .svg, here.",
+        "A folder takes NAME.svg. Without -o, NAME.svg is written here, NAME being that of the model's file.",
     ),
 ]
 Format = Annotated[str | None, typer.Option("--format", metavar="FORMAT", help="The format of -o -, such as svg.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,7 +93,13 @@ def read_outputs(files: Sequence[str] | None, format_name: str | None, default: 
     for name in names:
         if name == STDOUT and format_name is None:
             raise UsageError("-o - has no format\nstdout has no suffix", hint="add --format svg")
+        if default is not None and _is_folder(name):
+            name = str(Path(name, default))
         suffix = f".{str(format_name).lstrip('.')}" if name == STDOUT else Path(name).suffix
+        if _is_folder(name):
+            raise UsageError(
+                f"-o {name} has no format\nit is a folder", hint=f"name a file in it: -o {Path(name, 'figure.svg')}"
+            )
         if not suffix:
             raise UsageError(
                 f"-o {name} has no format\nthe suffix of a file picks it", hint=f"for example -o {name}.svg"
@@ -104,12 +111,16 @@ def read_outputs(files: Sequence[str] | None, format_name: str | None, default: 
     return outputs
 
 
+def _is_folder(name: str) -> bool:
+    return name != STDOUT and (name.endswith(("/", os.sep)) or Path(name).is_dir())
+
+
 def default_stem(target: str) -> str:
     """Return the name of the figure of ``target``: its file's stem, or the last part of any other name."""
     head = target.split(".py:")[0] if ".py:" in target else target
-    stem = Path(head).stem if head.endswith((".py", ".pt2", ".json")) or ".py:" in target else ""
-    if not stem:
-        stem = head.rstrip("/").replace("/", ":").split(":")[-1].rpartition(".")[2]
+    if head.endswith((".py", ".pt2", ".json")) or ".py:" in target:
+        return Path(head).stem
+    stem = head.rstrip("/").replace("/", ":").split(":")[-1].rpartition(".")[2]
     return "".join(character if character.isalnum() or character in "-_." else "-" for character in stem) or "figure"
 
 

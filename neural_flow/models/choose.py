@@ -13,6 +13,7 @@ from torch import nn
 
 from neural_flow.errors import ModelLoadError, UsageError
 from neural_flow.models._base import describe_error, listed, render_command
+from neural_flow.models.example_arguments import example_hint, missing_arguments, parameters_of
 
 BUILDERS = ("neural_flow_model", "build_model", "get_model", "create_model", "build")
 
@@ -52,10 +53,9 @@ def choose_attribute(namespace: Mapping[str, Any], arguments: Mapping[str, Any],
 def _nothing_to_build(namespace: Mapping[str, Any], classes: list[str], target: str) -> ModelLoadError:
     if classes:
         needs = [f"{name}({', '.join(missing_arguments(namespace[name], {}))})" for name in classes]
-        options = _example_options(namespace[classes[-1]], {})
         return ModelLoadError(
             f"cannot choose a model in {target}\nevery class needs arguments: {listed(needs)}",
-            hint="for example " + render_command(f"{target}:{classes[-1]}", *options),
+            hint=example_hint(namespace, classes[-1], namespace[classes[-1]], {}, target),
         )
     instances = [name for name, value in namespace.items() if isinstance(value, nn.Module) and not name.startswith("_")]
     if instances:
@@ -102,7 +102,8 @@ def build_model(
             f"{named} is no model\nfound {type(value).__name__}; expected an nn.Module, a class or a function",
             hint=_candidates_hint(namespace, target),
         )
-    _check_arguments(value, arguments, named)
+    _refuse_method(namespace, attribute, value, target)
+    _check_arguments(namespace, attribute, value, arguments, target)
     try:
         model: Any = value(**arguments)
     except (Exception, SystemExit) as error:
@@ -119,26 +120,21 @@ def build_model(
     return model
 
 
-def missing_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> list[str]:
-    """Return the required parameters of ``function`` that ``arguments`` do not give; empty if it has no signature."""
-    parameters = _parameters(function) or {}
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [
-        name
-        for name, parameter in parameters.items()
-        if parameter.default is inspect.Parameter.empty and parameter.kind not in kinds and name not in arguments
-    ]
-
-
-def _check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], named: str) -> None:
-    parameters = _parameters(function)
+def _check_arguments(
+    namespace: Mapping[str, Any],
+    attribute: str,
+    function: Callable[..., Any],
+    arguments: Mapping[str, Any],
+    target: str,
+) -> None:
+    named = f"{target}:{attribute}"
+    parameters = parameters_of(function)
     if parameters is None:
         return
     if missing := missing_arguments(function, arguments):
-        options = _example_options(function, arguments)
         raise ModelLoadError(
             f"{named} needs arguments\nmissing: {', '.join(missing)}",
-            hint="for example " + render_command(named, *options),
+            hint=example_hint(namespace, attribute, function, arguments, target),
         )
     if _takes(function, arguments):
         return
@@ -151,42 +147,31 @@ def _check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any],
     )
 
 
+def _refuse_method(namespace: Mapping[str, Any], attribute: str, value: Any, target: str) -> None:
+    """Raise where ``attribute`` names what a model does, not the model: ``Net.forward``, ``model.forward``."""
+    owner_name, _, name = attribute.rpartition(".")
+    owner = _look_up(namespace, owner_name, target) if owner_name else None
+    is_of_class = (
+        isinstance(owner, type)
+        and issubclass(owner, nn.Module)
+        and inspect.isfunction(inspect.getattr_static(owner, name, None))
+    )
+    is_of_model = isinstance(owner, nn.Module) and inspect.ismethod(value) and hasattr(nn.Module, name)
+    if is_of_class or is_of_model:
+        what = "class" if is_of_class else "model"
+        raise ModelLoadError(
+            f"{target}:{attribute} is no model\n{name} is a method, and runs when the model is drawn",
+            hint=f"name the {what}: {target}:{owner_name}",
+        )
+
+
 def _takes(function: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
-    parameters = _parameters(function)
+    parameters = parameters_of(function)
     if parameters is None or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return True
     return all(
         name in parameters and parameters[name].kind is not inspect.Parameter.POSITIONAL_ONLY for name in arguments
     )
-
-
-def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
-    try:
-        return dict(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return None
-
-
-def _example_options(function: Callable[..., Any], arguments: Mapping[str, Any]) -> list[str]:
-    """Return ``-a name=VALUE`` options, each value of the kind that the annotation or the name suggests."""
-    options: list[str] = []
-    parameters = _parameters(function) or {}
-    for name, value in arguments.items():
-        options += ["-a", f"{name}={value}"]
-    for name in missing_arguments(function, arguments):
-        options += ["-a", f"{name}={_example_value(name, parameters[name].annotation)}"]
-    return options
-
-
-def _example_value(name: str, annotation: Any) -> str:
-    if annotation is inspect.Parameter.empty:
-        return "8"
-    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    by_type = {"int": "8", "float": "0.1", "bool": "true", "str": "TEXT"}
-    if text in by_type:
-        is_input_width = text == "int" and name in {"in_channels", "in_ch", "channels_in", "in_chans"}
-        return "3" if is_input_width else by_type[text]
-    return "VALUE"
 
 
 def _look_up(namespace: Mapping[str, Any], attribute: str, target: str) -> Any:

@@ -7,6 +7,7 @@ import inspect
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import nn
 from neural_flow.errors import SampleInputError, UsageError
 from neural_flow.models._base import describe_error, render_command, seeded
 from neural_flow.models.input_text import parse_input
+from neural_flow.models.inputs_sketch import sketch_inputs
 from neural_flow.models.suggest import required_parameters, suggest_inputs, suggest_nearby
 from neural_flow.models.target import LoadedModel, load_function
 from neural_flow.models.trial import runs_with
@@ -25,6 +27,7 @@ CONVENTIONAL_NAMES = ("neural_flow_inputs", "sample_inputs", "example_inputs")
 FUNCTION_NAMES = ("neural_flow_inputs", "make_inputs", "sample_inputs", "example_inputs")
 MODULE_ATTRIBUTES = ("example_input_array", "dummy_inputs")
 _MAX_SHOWN = 6
+INPUTS_FILE = "inputs.py"
 SHARED_ATTRIBUTE = "dummy_inputs"  # one for all models of a library, whatever their forward takes
 
 
@@ -165,8 +168,16 @@ def _missing_inputs(loaded: LoadedModel, problem: str, command: str) -> SampleIn
     elif options := suggest_inputs(loaded.model):
         hint = f"this works: {with_inputs(command, options)}"
     else:
-        hint = f"write a function that returns them: {command} --inputs inputs.py:make_inputs"
+        hint = _function_hint(loaded.model, command)
     return SampleInputError(f"{type(loaded.model).__name__} needs inputs\n{cause}", hint=hint)
+
+
+def _function_hint(model: nn.Module, command: str) -> str:
+    code, is_sure = sketch_inputs(model)
+    verb = "append to" if Path(INPUTS_FILE).exists() else "write"
+    lines = f"{verb} {INPUTS_FILE}, with the lines below{'' if is_sure else ' and values that fit'}"
+    works = "this works" if is_sure else "run"
+    return f"{lines}; then {works}: {command} --inputs {INPUTS_FILE}:make_inputs\n{code}"
 
 
 def retry_command(loaded: LoadedModel, texts: Sequence[str], command: str) -> str:

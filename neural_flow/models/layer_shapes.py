@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from torch import nn
 
@@ -11,10 +13,61 @@ _GREY_SIZES = (128, 28, 32, 64, 224, 256, 96, 48, 16, 512, 8, 4)
 _VOLUME_SIZES = (32, 64, 16, 96, 8, 4)
 _SIGNAL_LENGTHS = (1024, 16000, 256, 128, 64, 32, 16, 8, 4, 3000)
 _SEQUENCE_LENGTHS = (16, 8, 4, 32, 64, 128, 2, 1)
+_HOLDERS = ("config", "cfg", "hparams", "default_cfg", "pretrained_cfg", "args")
+_SIZE_NAMES = ("sample_size", "image_size", "img_size", "input_size", "resolution", "input_resolution", "crop_size")
+_SMALLEST, _LARGEST = 4, 4096
 
 
-def shapes_of(module: nn.Module) -> list[str]:
-    """Return ``-i`` texts that ``module`` would take as its input, the likeliest first; empty if it says nothing."""
+def configured_sizes(model: nn.Module) -> tuple[int, ...]:
+    """Return the spatial size that the configuration of ``model``, or of the first module with one, names; or nothing.
+
+    One number stands for a square; the numbers of a longer list that come last are the spatial ones.
+    """
+    for module in model.modules():
+        if type(module).__module__.startswith("torch.nn."):  # the input_size of an LSTM is no size of a picture
+            continue
+        for holder in (*(_attribute(module, name) for name in _HOLDERS), vars(module)):
+            for name in _SIZE_NAMES:
+                if sizes := _sizes_in(_entry(holder, name)):
+                    return sizes
+    return ()
+
+
+def _attribute(module: nn.Module, name: str) -> Any:
+    try:
+        return getattr(module, name, None)
+    except Exception:  # a property of the user's class may need what is not there; then it tells nothing
+        return None
+
+
+def _entry(holder: Any, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+
+
+def _sizes_in(value: Any) -> tuple[int, ...]:
+    values: list[Any] = list(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else [value]
+    sizes = tuple(one for one in values if type(one) is int and _SMALLEST <= one <= _LARGEST)
+    return sizes[-3:] if list(sizes) == values[len(values) - len(sizes) :] else ()
+
+
+def shapes_of(module: nn.Module, sizes: tuple[int, ...] = ()) -> list[str]:
+    """Return ``-i`` texts that ``module`` would take as its input, the likeliest first; empty if it says nothing.
+
+    Args:
+        module: a layer.
+        sizes: spatial sizes that are known of the whole model, one for a square.
+    """
+    texts = _shapes_of(module)
+    if not sizes or not isinstance(module, nn.Conv2d | nn.Conv3d):
+        return texts
+    rank = 2 if isinstance(module, nn.Conv2d) else 3
+    known = sizes * rank if len(sizes) == 1 else sizes[-rank:]
+    if len(known) != rank:
+        return texts
+    return list(dict.fromkeys([f"1,{module.in_channels},{','.join(map(str, known))}", *texts]))
+
+
+def _shapes_of(module: nn.Module) -> list[str]:
     match module:
         case nn.Conv1d() | nn.ConvTranspose1d() | nn.BatchNorm1d():
             channels = module.num_features if isinstance(module, nn.BatchNorm1d) else module.in_channels

@@ -15,7 +15,7 @@ import torch
 from torch import fx, nn
 
 from neural_flow.models.input_text import InputText, parse_input
-from neural_flow.models.layer_shapes import shapes_of
+from neural_flow.models.layer_shapes import configured_sizes, shapes_of
 from neural_flow.models.trial import runs_with
 from neural_flow.models.values import draw_values
 
@@ -125,7 +125,7 @@ def _works(model: nn.Module, texts: Iterable[str]) -> bool:
 def _for_one(model: nn.Module, parameter: inspect.Parameter) -> Iterator[list[str]]:
     name = _prefix(parameter, is_alone=parameter.name in {"x", *(p.name for p in _parameters(model)[:1])})
     readers = _likely_first(_readers(model), parameter)
-    texts = itertools.chain(*(shapes_of(reader) for reader in readers), _hinted(parameter), _ANYTHING)
+    texts = itertools.chain(*(_shapes_of(model, reader) for reader in readers), _hinted(parameter), _ANYTHING)
     yield from ([name + text] for text in dict.fromkeys(texts))
 
 
@@ -137,12 +137,17 @@ def _for_many(model: nn.Module, parameters: list[inspect.Parameter]) -> Iterator
     for parameter in parameters:
         name = _prefix(parameter, is_alone=False)
         if parameter.name in own:
-            texts = shapes_of(own[parameter.name])[:4]
+            texts = _shapes_of(model, own[parameter.name])[:4]
         else:
             likely = _likely_first(readers, parameter)
             hinted = [reader for reader in likely if _is_hinted(reader, parameter)]
-            texts = [text for reader in hinted[:1] for text in shapes_of(reader)]
-            texts += [*_hinted(parameter), *(text for reader in likely for text in shapes_of(reader)[:2]), "1", "1,16"]
+            texts = [text for reader in hinted[:1] for text in _shapes_of(model, reader)]
+            texts += [
+                *_hinted(parameter),
+                *(text for reader in likely for text in _shapes_of(model, reader)[:2]),
+                "1",
+                "1,16",
+            ]
             texts = texts[: max(_MAX_CHOICES, len(shapes_of(hinted[0])) if hinted else 0)]
         choices.append([name + text for text in dict.fromkeys(texts)])
     yield from (list(texts) for texts in itertools.product(*choices))
@@ -161,6 +166,18 @@ def _prefix(parameter: inspect.Parameter, *, is_alone: bool) -> str:
     has_name = parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     is_plain = is_alone and parameter.kind is not inspect.Parameter.KEYWORD_ONLY
     return f"{parameter.name}=" if has_name and not is_plain else ""
+
+
+def likely_texts(model: nn.Module, parameter: inspect.Parameter) -> list[str]:
+    """Return ``-i`` texts without a name that ``parameter`` might take, the likeliest first; nothing is run."""
+    readers = _likely_first(_readers(model), parameter)
+    texts = [*_hinted(parameter), *itertools.chain(*(_shapes_of(model, reader)[:3] for reader in readers)), *_ANYTHING]
+    return list(dict.fromkeys(texts))
+
+
+def _shapes_of(model: nn.Module, reader: nn.Module) -> list[str]:
+    """Return what ``reader`` takes, the sizes first that the configuration of ``model`` names."""
+    return shapes_of(reader, configured_sizes(model))
 
 
 def _hinted(parameter: inspect.Parameter) -> tuple[str, ...]:

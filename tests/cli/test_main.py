@@ -77,6 +77,25 @@ def test_help_fits_any_terminal(run: Run, monkeypatch: pytest.MonkeyPatch, width
     assert "\x1b[" not in result.stdout
 
 
+def test_a_narrow_terminal_breaks_no_word(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for width in ("30", "60", "80"):
+        monkeypatch.setenv("COLUMNS", width)
+        shown = run("render", "--help").stdout
+        assert "…" not in shown
+        assert "--allow-download" in shown
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [("--bogus", None), ("--x", None), ("--out", "--output"), ("--themes", "--theme"), ("--colour-by", "--color-by")],
+)
+def test_only_an_option_that_is_near_is_suggested(run: Run, option: str, meant: str | None) -> None:
+    result = run("render", "net.py", option)
+    assert result.code == 2
+    expected = f"did you mean {meant}?" if meant else "neural-flow render --help lists what it takes"
+    assert result.lines["hint"] == expected
+
+
 def test_every_option_of_the_contract_is_there(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     shown = run("render", "--help").stdout

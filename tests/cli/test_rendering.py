@@ -28,6 +28,29 @@ def test_without_an_output_the_figure_takes_the_name_of_the_file(run: Run, folde
     assert "the model speaks" not in result.stdout
 
 
+def test_a_folder_takes_a_figure_with_the_name_of_the_file(run: Run, folder: Path) -> None:
+    (folder / "figures").mkdir()
+    for name in ("figures", "figures/"):
+        result = run("render", "net.py", "-o", name, "-o", "figures/b.json")
+        assert result.code == 0, result.stderr
+        assert result.stdout.splitlines() == ["figures/net.svg", "figures/b.json"]
+    result = run("diff", "net.py", "net.py", "-o", "figures/")
+    assert (result.code, result.lines["hint"]) == (2, "name a file in it: -o figures/figure.svg")
+
+
+def test_code_in_a_hint_can_be_copied(run: Run, folder: Path) -> None:
+    (folder / "dicts.py").write_text(
+        "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self): super().__init__(3, 2)\n"
+        "    def forward(self, batch): return super().forward(batch['x'])\n"
+    )
+    result = run("render", "dicts.py")
+    assert result.code == 3
+    hint, _, code = result.stderr.partition("hint:  ")[2].partition("\n")
+    (folder / "inputs.py").write_text(code)
+    words = shlex.split(hint.partition("this works: ")[2])
+    assert run(*words[1:]).code == 0
+
+
 def test_many_outputs(run: Run, folder: Path) -> None:
     result = run("render", "net.py:Net", "-a", "width=6", "-o", "a.svg", "-o", "b.png", "-o", "c.json", "-q")
     assert result.code == 0, result.stderr
@@ -181,7 +204,7 @@ def test_the_hint_for_missing_inputs_works_when_pasted(run: Run, folder: Path) -
     assert matched
     again = run(*shlex.split(matched[1]))
     assert again.code == 0, again.stderr
-    assert again.stdout == "my-net.svg\n"
+    assert again.stdout == "my net.svg\n"
 
 
 def test_weights_and_notes(run: Run, folder: Path) -> None:
@@ -217,7 +240,7 @@ def test_structure_only_and_fake(run: Run, folder: Path) -> None:
         ("net.py", "net"), ("a/b/net.py:Net", "net"), ("net.py::Net.part", "net"), ("sample:unet", "unet"),
         ("torchvision:resnet18", "resnet18"), ("hf:path/to/folder", "folder"), ("hf:path/to/folder/", "folder"),
         ("package.module:Net", "Net"), ("package.module", "module"), ("net.pt2", "net"), ("graph.json", "graph"),
-        ("a b.py", "a-b"), ("hf:../..", "figure"), ("model.v2.py", "model.v2"),
+        ("a b (v2).py", "a b (v2)"), ("hf:../..", "figure"), ("model.v2.py", "model.v2"),
     ],
 )  # fmt: skip
 def test_the_default_name(target: str, stem: str) -> None:

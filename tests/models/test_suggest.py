@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -158,6 +160,30 @@ def test_what_is_suggested_runs(kind: str) -> None:
     kwargs = {spec.name: value for spec, value in zip(specs, values, strict=True) if spec.name}
     with torch.no_grad():
         model.eval()(*args, **kwargs)
+
+
+class Configured(Wired):
+    config: object = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.c(x)
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ({"sample_size": 48}, "1,3,48,48"),
+        (SimpleNamespace(image_size=(40, 56)), "1,3,40,56"),
+        ({"input_size": (3, 88, 88)}, "1,3,88,88"),
+        ({"sample_size": None}, "1,3,224,224"),
+        ({"image_size": "large"}, "1,3,224,224"),
+    ],
+)
+def test_the_size_that_a_configuration_names_comes_first(config: object, text: str) -> None:
+    with torch.random.fork_rng():
+        model = Configured(c=nn.Conv2d(3, 4, 3))
+    model.config = config
+    assert suggest_inputs(model) == [text]
 
 
 class TakesADict(Wired):
