@@ -23,8 +23,8 @@ from neural_flow.torch_private import failure_of, forget_global_forward_hook, ho
 # Wrappers put a part of their own into the path of what they wrap; none of them is a module that a user wrote.
 WRAPPER_PARTS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
-
-_OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
+OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
+ATOMS = frozenset({int, float, bool, str, bytes, type(None), torch.Size, torch.device, torch.dtype})
 _CONTAINERS = frozenset({list, tuple, dict, OrderedDict, defaultdict})
 _MAX_HELD = 10_000  # longer lists are data: a vocabulary holds no modules
 
@@ -58,8 +58,78 @@ def has_parametrizations(module: nn.Module) -> bool:
     return "parametrizations" in module._modules and is_parametrized(module)
 
 
-def named_children(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Return (name, child) for the children of a module, those in its plain lists, tuples and dicts included.
+@dataclass(frozen=True, slots=True, eq=False)
+class ModuleTree:
+    """Every module that belongs to a model, walked once.
+
+    Attributes:
+        paths: the path of each module but wrappers and those that compute parameters.
+        children: the children of each module that has any.
+        held: for every module, wrappers and those that compute parameters too, the names of the attributes in which
+            the user can keep more than numbers, text and tuples of these.
+    """
+
+    paths: dict[nn.Module, str]
+    children: dict[nn.Module, list[nn.Module]]
+    held: dict[nn.Module, tuple[str, ...]]
+
+    def held_values(self) -> Iterator[Any]:
+        """Yield what the attributes in ``held`` hold now."""
+        for module, names in self.held.items():
+            for name in names:
+                yield vars(module).get(name)
+
+
+def module_tree(model: nn.Module) -> ModuleTree:
+    """Walk the modules of ``model``, also those kept in plain lists, tuples and dicts.
+
+    A wrapper (compiled, sharded, checkpointed) has no path: what it wraps stands under its path.
+    """
+    tree = ModuleTree({}, {}, {})
+    computing: list[nn.Module] = []
+    waiting = [("", model)]
+    while waiting:
+        path, module = waiting.pop()
+        if module in tree.held:
+            continue
+        tree.held[module] = names = _held_names(module)
+        if not is_wrapper(module):
+            tree.paths[module] = clean_path(path)
+        if named := _named_children(module, names):
+            tree.children[module] = [child for _, child in named]
+            waiting += [(f"{path}.{name}" if path else name, child) for name, child in reversed(named)]
+        if has_parametrizations(module):
+            computing.append(module._modules["parametrizations"])  # pyright: ignore[reportArgumentType]
+    while computing:
+        module = computing.pop()
+        if module not in tree.held:
+            tree.held[module] = names = _held_names(module)
+            computing += [child for _, child in _named_children(module, names)]
+    return tree
+
+
+def module_paths(model: nn.Module) -> dict[nn.Module, str]:
+    """Return the path of each module of ``model``, as ``module_tree`` does."""
+    return module_tree(model).paths
+
+
+def all_modules(model: nn.Module) -> list[nn.Module]:
+    """Return every module that belongs to ``model``: wrappers, parametrizations and those in plain containers too."""
+    return list(module_tree(model).held)
+
+
+def _held_names(module: nn.Module) -> tuple[str, ...]:
+    found: list[str] = []
+    for name, value in vars(module).items():
+        kind = type(value)
+        if kind in ATOMS or name in OWN_ATTRIBUTES or (kind is tuple and ATOMS.issuperset(map(type, value))):
+            continue
+        found.append(name)
+    return tuple(found)
+
+
+def _named_children(module: nn.Module, names: tuple[str, ...]) -> list[tuple[str, nn.Module]]:
+    """Return (name, child) for the children of a module, those in the containers called ``names`` included.
 
     Modules that compute a parameter (``parametrizations``) belong to the parameter and are left out.
     """
@@ -69,8 +139,9 @@ def named_children(module: nn.Module) -> list[tuple[str, nn.Module]]:
         for name, child in module._modules.items():
             if child is not None and not (is_computed and name == "parametrizations"):
                 found.append((name, child))
-    for name, value in vars(module).items():
-        if type(value) in _CONTAINERS and value and name not in _OWN_ATTRIBUTES:
+    for name in names:
+        value = vars(module)[name]
+        if type(value) in _CONTAINERS and value:
             found += _held_modules(value, name, 0)
     return found
 
@@ -83,48 +154,6 @@ def _held_modules(container: Any, prefix: str, depth: int) -> Iterator[tuple[str
             yield f"{prefix}.{key}", item
         elif type(item) in _CONTAINERS and depth < 3:
             yield from _held_modules(item, f"{prefix}.{key}", depth + 1)
-
-
-def all_modules(model: nn.Module) -> list[nn.Module]:
-    """Return every module that belongs to ``model``: wrappers, parametrizations and those in plain containers too."""
-    seen: dict[nn.Module, None] = {}
-    waiting = [model]
-    while waiting:
-        module = waiting.pop()
-        if module not in seen:
-            seen[module] = None
-            waiting += [child for _, child in named_children(module)]
-            computed = module._modules["parametrizations"] if has_parametrizations(module) else None
-            if computed is not None:
-                waiting.append(computed)
-    return list(seen)
-
-
-def module_paths(model: nn.Module) -> dict[nn.Module, str]:
-    """Return the path of each module of ``model``, also of modules kept in plain lists, tuples and dicts.
-
-    A wrapper (compiled, sharded, checkpointed) is left out: what it wraps stands under its path.
-    """
-    return module_tree(model)[0]
-
-
-def module_tree(model: nn.Module) -> tuple[dict[nn.Module, str], dict[nn.Module, list[nn.Module]]]:
-    """Return ``module_paths`` and the children of each module that has any."""
-    paths: dict[nn.Module, str] = {}
-    children: dict[nn.Module, list[nn.Module]] = {}
-    seen: set[nn.Module] = set()
-    waiting = [("", model)]
-    while waiting:
-        path, module = waiting.pop()
-        if module in seen:
-            continue
-        seen.add(module)
-        if not is_wrapper(module):
-            paths[module] = clean_path(path)
-        if named := named_children(module):
-            children[module] = [child for _, child in named]
-            waiting += [(f"{path}.{name}" if path else name, child) for name, child in reversed(named)]
-    return paths, children
 
 
 def _num_positional(kind: type[nn.Module]) -> int:

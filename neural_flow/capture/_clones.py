@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,11 +11,10 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from neural_flow.capture._storage_log import storage_of
+from neural_flow.module_calls import ATOMS
 from neural_flow.torch_private import failure_of, set_version
 
-_OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
 _MAX_CONTAINER_DEPTH = 4
-_ATOMS = frozenset({int, float, bool, str, bytes, type(None), torch.Size, torch.device, torch.dtype})
 _CONTAINERS = frozenset({list, dict, set, OrderedDict, defaultdict, deque})
 
 
@@ -63,7 +62,7 @@ class Cloner:
 
 
 def _detached_copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone()
+    return tensor.detach().clone() if tensor.requires_grad else tensor.clone()
 
 
 def _lazy_copy(tensor: Any) -> Any:
@@ -86,23 +85,26 @@ class StateSwap:
         self._scripted: list[tuple[torch.Tensor, torch.Tensor, int]] = []
         self._params: dict[int, nn.Parameter] = {}
 
-    def apply(self, modules: Iterable[nn.Module]) -> None:
-        """Swap. Registries and attribute dictionaries themselves must have been saved before."""
-        for module in modules:
+    def apply(self, held: Mapping[nn.Module, Iterable[str]]) -> None:
+        """Swap. Registries and attribute dictionaries themselves must have been saved before.
+
+        Args:
+            held: for each module, the names of the attributes in which tensors can be.
+        """
+        for module, names in held.items():
             if isinstance(module, torch.jit.ScriptModule):
                 for buffer in module.buffers(recurse=False):
                     self._scripted.append((buffer, buffer.detach().clone(), buffer._version))
                 continue
             for name, param in module._parameters.items():
-                if param is not None:
+                if param is not None and (self._convert_param is not None or type(param) is not nn.Parameter):
                     module._parameters[name] = self._stand_in(param)
             for name, buffer in module._buffers.items():
                 if buffer is not None:
                     module._buffers[name] = self._cloner.clone(buffer)
             attributes = vars(module)
-            for name, value in tuple(attributes.items()):
-                if name not in _OWN_ATTRIBUTES:
-                    attributes[name] = self._swapped(value, 0)
+            for name in names:
+                attributes[name] = self._swapped(attributes[name], 0)
 
     def _stand_in(self, param: Any) -> Any:
         if id(param) not in self._params:
@@ -113,14 +115,14 @@ class StateSwap:
         return self._params[id(param)]
 
     def _swapped(self, value: Any, depth: int) -> Any:
-        if type(value) in _ATOMS:
+        if type(value) in ATOMS:
             return value
         if isinstance(value, torch.Tensor):
             return self._stand_in(value) if isinstance(value, nn.Parameter) else self._cloner.clone(value)
         if depth > _MAX_CONTAINER_DEPTH:
             return value
         if type(value) is tuple:
-            if _ATOMS.issuperset(map(type, value)):  # sizes and strides: by far the most
+            if ATOMS.issuperset(map(type, value)):  # sizes and strides: by far the most
                 return value
             items = tuple([self._swapped(item, depth + 1) for item in value])
             return items if any(new is not old for new, old in zip(items, value, strict=True)) else value

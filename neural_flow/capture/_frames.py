@@ -15,6 +15,7 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
 _IS_LIBRARY: dict[str, bool] = {}
 _STARTS: set[CodeType] = set()
+_START_FILES: set[str] = set()
 
 _Function = TypeVar("_Function", bound=FunctionType)
 
@@ -33,17 +34,21 @@ def is_library_file(filename: str) -> bool:
 def starts_a_run(function: _Function) -> _Function:
     """Mark the function of ours that calls the user's model: code further out is not the model's."""
     _STARTS.add(function.__code__)
+    _START_FILES.add(function.__code__.co_filename)
     return function
 
 
 def user_frame() -> FrameType | None:
     """Return the innermost running frame of the user's code, or None where only torch's own modules run."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_library_file(frame.f_code.co_filename):
-        if frame.f_code in _STARTS:
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not (_IS_LIBRARY[name] if name in _IS_LIBRARY else is_library_file(name)):
+            return frame
+        if name in _START_FILES and frame.f_code in _STARTS:  # hashing code takes long
             return None
         frame = frame.f_back
-    return frame
+    return None
 
 
 def location_text(place: tuple[CodeType, int] | None) -> str | None:

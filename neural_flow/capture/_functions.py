@@ -71,15 +71,17 @@ def short_name(func: Callable[..., Any]) -> str:
 class Traits(NamedTuple):
     """What the tracer wants to know of a function each time it is called.
 
-    ``is_plain``: no rule below is about it. ``is_writing``: it writes its first argument.
+    ``is_plain``: no rule below is about it, as long as it writes nothing. ``is_writing``: it writes its first argument.
+    ``is_update``: so, and no other rule below is about it.
     """
 
     name: str
     is_plain: bool
     is_writing: bool
+    is_update: bool
 
 
-_SPECIAL = (UPDATES_ASIDE, ARRAY_ESCAPES, ARRAY_READERS, FROM_LITERALS, JOINERS)
+_SPECIAL = (ARRAY_ESCAPES, ARRAY_READERS, FROM_LITERALS, JOINERS)
 _TRAITS: dict[Any, Traits] = {}
 
 
@@ -89,14 +91,15 @@ def traits_of(func: Callable[..., Any]) -> Traits:
         return _TRAITS[func]
     except (KeyError, TypeError):
         name = short_name(func)
+    is_writing = is_in_place(name)
     is_special = (
-        is_in_place(name)
-        or name in ("__get__", "__set__")
+        name in ("__get__", "__set__", "backward")
         or name.startswith("_foreach_")
         or num_lenders(name) != (0, 0)
         or any(name in names for names in _SPECIAL)
     )
-    traits = Traits(name, not is_special, is_in_place(name))
+    is_update = is_writing and not is_special and name not in OVERWRITES
+    traits = Traits(name, not is_special and not is_writing, is_writing, is_update)
     with contextlib.suppress(TypeError):  # not hashable
         _TRAITS[func] = traits
     return traits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,9 @@ import torch
 from torch import nn
 
 from neural_flow.capture._metas import dtype_name
-from neural_flow.module_calls import has_parametrizations
+from neural_flow.module_calls import ModuleTree, has_parametrizations
 from neural_flow.nested import tensor_leaves
 from neural_flow.records import ModuleInfo, ParamInfo
-
-_OWN_ATTRIBUTES = frozenset(vars(nn.Module()))
-_ATOMS = frozenset({int, float, bool, str, bytes, type(None), torch.Size, torch.device, torch.dtype})
 
 
 @dataclass(slots=True)
@@ -30,50 +27,48 @@ class ModelParts:
     """By identity of an object that holds packed weights (quantized modules), the ids of these weights."""
 
 
-def model_parts(paths: dict[nn.Module, str]) -> ModelParts:
-    """Return the parameters and constants of the modules in ``paths``.
-
-    Args:
-        paths: every module of the model with its path.
-    """
+def model_parts(tree: ModuleTree) -> ModelParts:
+    """Return the parameters and constants of the modules of a model that have a path."""
     parts = ModelParts([], [], {}, [], {})
     ids: dict[int, int] = {}
     holders: dict[int, list[int]] = {}
-    for module, path in paths.items():
-        own = parts.own_param_ids[module] = []
-        for name, param, holder in _own_params(module):
+    for module, path in tree.paths.items():
+        own: dict[int, None] = {}
+        for name, param, holder in _own_params(module, tree.held[module]):
             param_id = ids.setdefault(id(param), len(parts.params))
             if param_id == len(parts.params):
                 parts.params.append(param)
                 parts.names.append([])
             parts.names[param_id].append(f"{path}.{name}" if path else name)
-            if param_id not in own:
-                own.append(param_id)
+            own[param_id] = None
             if holder is not None:
                 holders.setdefault(id(holder), []).append(param_id)
+        parts.own_param_ids[module] = list(own)
     parts.packed.update({identity: tuple(found) for identity, found in holders.items()})
     seen: set[int] = set()
-    for module in paths:
-        parts.constants += [tensor for tensor in _own_constants(module, seen) if id(tensor) not in ids]
+    for module in tree.paths:
+        for tensor in _own_constants(module, tree.held[module], seen):
+            if id(tensor) not in ids:
+                parts.constants.append(tensor)
     return parts
 
 
-def _own_params(module: nn.Module) -> Iterator[tuple[str, torch.Tensor, object]]:
-    """Yield (name, parameter, holder): those that parametrizations keep for the module and packed ones included.
+def _own_params(module: nn.Module, held: Iterable[str]) -> list[tuple[str, torch.Tensor, object]]:
+    """Return (name, parameter, holder): those that parametrizations keep for the module and packed ones included.
 
     The holder is the object that packs a weight, None for plain parameters.
     """
-    for name, param in module._parameters.items():
-        if param is not None:
-            yield name, param, None
+    found: list[tuple[str, torch.Tensor, object]] = [
+        (name, param, None) for name, param in module._parameters.items() if param is not None
+    ]
     if has_parametrizations(module):
         parametrizations: Any = module.parametrizations
-        for name, param in parametrizations.named_parameters():
-            yield f"parametrizations.{name}", param, None
-    for name, value in vars(module).items():
+        found += [(f"parametrizations.{name}", param, None) for name, param in parametrizations.named_parameters()]
+    for name in held:
+        value = vars(module).get(name)
         if type(value) is torch.ScriptObject:  # its isinstance runs Python code, and this sees every attribute
-            for index, tensor in enumerate(_packed_tensors(value)):
-                yield f"{name}[{index}]", tensor, value
+            found += [(f"{name}[{index}]", tensor, value) for index, tensor in enumerate(_packed_tensors(value))]
+    return found
 
 
 def _packed_tensors(value: Any) -> list[torch.Tensor]:
@@ -88,21 +83,22 @@ def _packed_tensors(value: Any) -> list[torch.Tensor]:
     return [found for item in value for found in _packed_tensors(item)] if isinstance(value, list | tuple) else []
 
 
-def _own_constants(module: nn.Module, seen: set[int]) -> Iterator[torch.Tensor]:
-    """Yield buffers and the tensors in attributes of a module, but not in what was ``seen`` at others before."""
-    yield from (buffer for buffer in module._buffers.values() if buffer is not None)
-    for name, value in vars(module).items():
-        if type(value) not in _ATOMS and name not in _OWN_ATTRIBUTES and id(value) not in seen:
+def _own_constants(module: nn.Module, held: Iterable[str], seen: set[int]) -> list[torch.Tensor]:
+    """Return buffers and the tensors in attributes of a module, but not in what was ``seen`` at others before."""
+    found = [buffer for buffer in module._buffers.values() if buffer is not None]
+    for name in held:
+        value = vars(module).get(name)
+        if id(value) not in seen:
             seen.add(id(value))
-            if type(value) is tuple and _ATOMS.issuperset(map(type, value)):  # sizes and strides: by far the most
-                continue
-            yield from (tensor for _, tensor in tensor_leaves(value))
-    for kind in type(module).__mro__[:-1]:
-        if kind is nn.Module:
-            break
-        if id(kind) not in seen:
-            seen.add(id(kind))
-            yield from (value for value in vars(kind).values() if isinstance(value, torch.Tensor))
+            found += [tensor for _, tensor in tensor_leaves(value)]
+    if id(type(module)) not in seen:
+        for kind in type(module).__mro__[:-1]:
+            if kind is nn.Module:
+                break
+            if id(kind) not in seen:
+                seen.add(id(kind))
+                found += [value for value in vars(kind).values() if isinstance(value, torch.Tensor)]
+    return found
 
 
 def own_tensors(module: nn.Module) -> list[torch.Tensor]:
@@ -115,8 +111,9 @@ def param_infos(parts: ModelParts) -> tuple[ParamInfo, ...]:
     """Return the record of each distinct parameter."""
     infos: list[ParamInfo] = []
     for param_id, (param, names) in enumerate(zip(parts.params, parts.names, strict=True)):
-        is_lazy = isinstance(param, nn.UninitializedParameter)
-        shape = () if is_lazy else tuple(int(size) for size in param.shape)
+        # an isinstance with a class of parameters runs Python code
+        is_lazy = type(param) is not nn.Parameter and isinstance(param, nn.UninitializedParameter)
+        shape = () if is_lazy else tuple(map(int, param.shape))
         infos.append(
             ParamInfo(
                 param_id=param_id,
@@ -130,28 +127,23 @@ def param_infos(parts: ModelParts) -> tuple[ParamInfo, ...]:
     return tuple(infos)
 
 
-def module_infos(
-    paths: dict[nn.Module, str],
-    children: dict[nn.Module, list[nn.Module]],
-    parts: ModelParts,
-    params: tuple[ParamInfo, ...],
-) -> tuple[ModuleInfo, ...]:
-    """Return the record of each module; a module that stands under two paths is one record.
+def module_infos(tree: ModuleTree, parts: ModelParts, params: tuple[ParamInfo, ...]) -> tuple[ModuleInfo, ...]:
+    """Return the record of each module that has a path; a module that stands under two is one record.
 
     Args:
-        paths: every module of the model with its path.
-        children: the children of each module that has any.
-        parts: the model's parameters.
+        tree: the modules of the model.
+        parts: its parameters.
         params: their records.
     """
-    child_paths = _children_by_path(paths)
+    child_paths = _children_by_path(tree.paths)
+    numels = [info.numel if info.shape or info.nbytes else 0 for info in params]  # 0 where not initialized yet
+    trainable = [numel if info.requires_grad else 0 for numel, info in zip(numels, params, strict=True)]
+    nbytes = [info.nbytes for info in params]
     subtree: dict[nn.Module, dict[int, None]] = {}
     infos: list[ModuleInfo] = []
-    for module, path in paths.items():
+    for module, path in tree.paths.items():
         name = qualified_name(module)
-        ids = _subtree_ids(module, children, parts, subtree)
-        # an uninitialized parameter has neither a shape nor bytes
-        own = [info for param_id in ids if (info := params[param_id]).shape or info.nbytes]
+        ids = _subtree_ids(module, tree.children, parts, subtree)
         infos.append(
             ModuleInfo(
                 path=path,
@@ -160,9 +152,9 @@ def module_infos(
                 child_paths=tuple(child_paths.get(path, ())),
                 own_param_ids=tuple(parts.own_param_ids[module]),
                 param_ids=tuple(ids),
-                num_params=sum([info.numel for info in own]) if own else 0,
-                num_trainable_params=sum([info.numel for info in own if info.requires_grad]) if own else 0,
-                param_nbytes=sum([info.nbytes for info in own]) if own else 0,
+                num_params=sum([numels[param_id] for param_id in ids]) if ids else 0,
+                num_trainable_params=sum([trainable[param_id] for param_id in ids]) if ids else 0,
+                param_nbytes=sum([nbytes[param_id] for param_id in ids]) if ids else 0,
                 is_scripted=isinstance(module, torch.jit.ScriptModule),
             )
         )

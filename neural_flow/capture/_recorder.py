@@ -32,7 +32,7 @@ from neural_flow.capture._writes import (
     is_array,
     parts_along,
 )
-from neural_flow.records import OpNode, OpRole, ValueRef
+from neural_flow.records import OpNode, OpRole
 
 _Place = tuple[CodeType, int] | None
 _RawOp = tuple[Callable[..., Any] | str, Refs, tuple[int, ...], list[RawMeta], int | None, OpRole, _Place]
@@ -76,14 +76,19 @@ class Recorder:
                 return
         if values.is_tagged(result):
             return
-        refs = values.read(leaves[0], result) if len(leaves) == 1 else None
-        if refs and id(leaves[0]) not in values.param_ids:
-            parents, params = refs, ()
-        else:
-            parents, params = self.sources(leaves, result)
+        parents, params = self.sources(leaves, result)
         op_id = len(self.ops)
         self.ops.append((func, parents, params, [raw_meta(result)], self.call_id, "op", user_place()))
         values.tag(result, ((op_id, 0),), op_id, can_be_view=True)
+
+    def record_update(self, func: Callable[..., Any], leaves: Tensors) -> None:
+        """Record a function that read ``leaves``, wrote the first of them and returned it: the short way for these."""
+        parents, params = self.sources(leaves)
+        op_id = len(self.ops)
+        target, ref = leaves[0], (op_id, 0)
+        self.ops.append((func, parents, params, [raw_meta(target)], self.call_id, "op", user_place()))
+        self.values.write(target, ref, op_id)
+        self.values.tag(target, (ref,), op_id)
 
     def _record_one(self, call: OpCall) -> None:
         result = call.result
@@ -182,22 +187,25 @@ class Recorder:
             view: the only result of the op; of a tensor that it is a view of, only these bytes are read.
         """
         values = self.values
-        parents: dict[ValueRef, None] = {}
-        params: dict[int, None] = {}
+        still = values.still
+        parents: Refs = ()
+        params: list[int] = []
         for leaf in leaves:
+            identity = id(leaf)
+            if identity in still:
+                if (param_id := still[identity]) is not None and param_id not in params:
+                    params.append(param_id)
+                continue
             refs = values.read(leaf, view)
             if refs is None:
                 refs = self.add_unknown(leaf)
-            elif not refs:
+            elif identity in values.param_ids or not refs:
                 param_id = values.param_of(leaf)
-                if param_id is not None:
-                    params[param_id] = None
-                continue
-            elif id(leaf) in values.param_ids:
-                params[values.param_ids[id(leaf)]] = None
-            for ref in refs:
-                parents[ref] = None
-        return tuple(parents), tuple(params)
+                if param_id is not None and param_id not in params:
+                    params.append(param_id)
+            if refs:
+                parents = tuple(dict.fromkeys((*parents, *refs))) if parents else refs
+        return parents, tuple(params)
 
     def read(self, tensor: torch.Tensor) -> Refs:
         """Return the values that ``tensor`` holds; a tensor that nobody saw being made gets a source of its own."""

@@ -62,17 +62,16 @@ def save_switches() -> Restore:
     return restore
 
 
-def save_rng(modules: Iterable[nn.Module]) -> Restore:
-    """Save every random state that a model can draw from (Python's, NumPy's, torch's on each device, its own)."""
+def save_rng(held: Iterable[Any]) -> Restore:
+    """Save every random state that a model can draw from (Python's, NumPy's, torch's on each device, its own).
+
+    Args:
+        held: what the model's modules hold in attributes.
+    """
     python_state, numpy_state, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
     cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else []
     mps_state = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
-    generators = {
-        id(value): (value, value.get_state())
-        for module in modules
-        for value in vars(module).values()
-        if type(value) is torch.Generator
-    }
+    generators = {id(value): (value, value.get_state()) for value in held if type(value) is torch.Generator}
 
     def restore() -> None:
         random.setstate(python_state)

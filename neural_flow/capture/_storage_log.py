@@ -40,12 +40,17 @@ class StorageLog:
         self.parts: Sequence[tuple[Refs, Region]] = ()
         self.writes: WriteSet | tuple[()] = ()
 
+    def fill(self, refs: Refs, time: int) -> None:
+        """Note that op ``time`` wrote the whole storage."""
+        self.last_time = time
+        self.base, self.parts, self.writes = refs, (), ()
+
     def write(self, ref: ValueRef, time: int, region: Region, nbytes: int) -> None:
         """Note that op ``time`` wrote ``region`` of a storage of ``nbytes`` bytes."""
-        self.last_time = time
         if region.is_dense and region.start == 0 and region.end >= nbytes:
-            self.base, self.parts, self.writes = (ref,), (), ()
+            self.fill((ref,), time)
             return
+        self.last_time = time
         if not isinstance(self.writes, WriteSet):
             self.writes = WriteSet()
         self.writes.add(ref, region)

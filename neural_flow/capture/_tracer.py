@@ -26,7 +26,7 @@ from neural_flow.capture._names import input_leaves, output_leaves
 from neural_flow.capture._recorder import Recorder
 from neural_flow.capture._storage_log import Refs
 from neural_flow.capture._values import ValueTable
-from neural_flow.module_calls import CallFrame, ModuleCallStack, module_tree
+from neural_flow.module_calls import CallFrame, ModuleCallStack, ModuleTree, module_tree
 from neural_flow.nested import every_tensor, tensor_leaves
 from neural_flow.probe import ObserverHandle, Probe, observe_every_emit
 from neural_flow.records import Leaf, ProbeEmit, Trace
@@ -40,6 +40,7 @@ class Tracer:
 
     Args:
         model: its calls are followed, in the thread that enters the context.
+        tree: its modules, where they are known already.
 
     Attributes:
         trace: the records, from the moment the context is left.
@@ -52,12 +53,13 @@ class Tracer:
     name = "none"
     is_following = False
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, tree: ModuleTree | None = None) -> None:
         self.model = model
         self.error: Exception | None = None
         self.raised: Exception | None = None
         self.on_param_write: Callable[[torch.Tensor], None] | None = None
-        self._paths, self._children = module_tree(model)
+        self._tree = module_tree(model) if tree is None else tree
+        self._paths = self._tree.paths
         self._stack = ModuleCallStack(
             model,
             on_enter=self._on_enter,
@@ -94,7 +96,7 @@ class Tracer:
         if self._recorder is not None or self._trace is not None:
             raise RuntimeError(f"a {type(self).__name__} records one run; make a new one for another")
         unheld_refcount()  # measured before any mode is on
-        self._parts = model_parts(self._paths)
+        self._parts = model_parts(self._tree)
         self._recorder = Recorder(ValueTable(self._parts.params, self._parts.constants, self._parts.packed))
         self._stack.__enter__()
         try:
@@ -316,7 +318,7 @@ class Tracer:
             model_name=class_name(root),
             class_name=class_name(root),
             params=params,
-            modules=module_infos(self._paths, self._children, self._parts, params),
+            modules=module_infos(self._tree, self._parts, params),
             calls=tuple(call.finished(len(recorder.ops)) for call in self._calls),
             ops=recorder.finished_ops(),
             inputs=tuple(Leaf(name=name, meta=finished_meta(raw), refs=refs) for name, raw, refs in self._inputs),

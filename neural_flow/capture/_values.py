@@ -26,6 +26,10 @@ class ValueTable:
         params: the parameters of the model; their index is their id.
         constants: tensors that exist before the run (buffers, plain attributes): they have no source.
         packed: ids of the parameters that an object packs, by its identity.
+
+    Attributes:
+        still: parameters and constants that nothing can have written yet: their identities, with the id of a parameter
+            or None.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class ValueTable:
         self.packed = packed
         self.param_ids = {id(param): index for index, param in enumerate(params)}
         self._constants = {id(constant) for constant in constants}
+        self.still: dict[int, int | None] = {**dict.fromkeys(self._constants), **self.param_ids}
         self._pinned = [*params, *constants]  # while these live, no other tensor can have their identity
         self._pinned_storages: list[torch.UntypedStorage] = []
         self._tags: dict[int, tuple[weakref.ref[torch.Tensor], Refs, int, StorageLog | None, bool]] = {}
@@ -52,12 +57,24 @@ class ValueTable:
                 self._constants.add(id(tensor))
                 self._pinned.append(tensor)
                 self._pin(tensor, None)
+                if not self._has_writes:
+                    self.still[id(tensor)] = None
 
     def _pin(self, tensor: torch.Tensor, param_id: int | None) -> None:
         storage = storage_of(tensor)
-        if storage is not None and id(storage) not in self._storages:
+        if storage is None:
+            return
+        log = self._storages.get(id(storage))
+        if log is None or log.storage() is not storage:
             self._pinned_storages.append(storage)
             self._storages[id(storage)] = StorageLog(storage, (), -1, param_id)
+        elif log.last_time >= 0:
+            self._note_write()
+
+    def _note_write(self) -> None:
+        """Note that the bytes of a parameter or constant may have been written."""
+        self._has_writes = True
+        self.still.clear()
 
     def read(self, tensor: torch.Tensor, view: torch.Tensor | None = None) -> Refs | None:
         """Return the values that ``tensor`` holds: () for a constant or a parameter, None where nobody saw it made.
@@ -188,9 +205,12 @@ class ValueTable:
             can_be_view: where it only shows bytes that were there before, it stands for what was written into them:
                 of a buffer that was filled in parts, a view is no value of its own.
         """
+        identity = id(tensor)
+        if identity in self.still:
+            del self.still[identity]
         storage = storage_of(tensor)
         if storage is None:
-            self._tags[id(tensor)] = (weakref.ref(tensor), refs, time, None, False)
+            self._tags[identity] = (weakref.ref(tensor), refs, time, None, False)
             for inner in wrapped_tensors(tensor):
                 if not self.is_tagged(inner):
                     self.tag(inner, refs, time)
@@ -199,7 +219,7 @@ class ValueTable:
         if log is None or log.storage() is not storage:
             log = self._storages[id(storage)] = StorageLog(storage, refs, time)
             can_be_view = False
-        self._tags[id(tensor)] = (weakref.ref(tensor), refs, time, log, can_be_view)
+        self._tags[identity] = (weakref.ref(tensor), refs, time, log, can_be_view)
 
     def write(self, target: torch.Tensor, ref: ValueRef, time: int) -> None:
         """Note that op ``time`` wrote ``ref`` into the bytes of ``target``."""
@@ -209,12 +229,15 @@ class ValueTable:
         log = self._storages.get(id(storage))
         if log is None or log.storage() is not storage:
             log = self._storages[id(storage)] = StorageLog(storage, (), -1)
+        if log.last_time < 0:
+            self._note_write()
         try:
-            region = region_of(target)
+            if target.is_contiguous() and target.nbytes == storage.nbytes():  # then it can begin nowhere else
+                log.fill((ref,), time)
+            else:
+                log.write(ref, time, region_of(target), storage.nbytes())
         except RuntimeError:
             return
-        self._has_writes = True
-        log.write(ref, time, region, storage.nbytes())
 
 
 def _read_log(log: StorageLog, tensor: torch.Tensor, view: torch.Tensor | None) -> Refs:

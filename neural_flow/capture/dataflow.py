@@ -13,6 +13,7 @@ from neural_flow.capture._functions import ARRAY_ESCAPES, is_writing_by, traits_
 from neural_flow.capture._recorder import Recorder
 from neural_flow.capture._tracer import Tracer
 from neural_flow.capture._writes import OpCall, Tensors, collect_tensors, versions_of, written_by_name
+from neural_flow.module_calls import ModuleTree
 from neural_flow.torch_private import no_subclass_function
 
 _PLAIN = frozenset({torch.Tensor, nn.Parameter})
@@ -35,6 +36,7 @@ class DataflowTracer(Tracer):
 
     Args:
         model: its calls are followed.
+        tree: its modules, where they are known already.
 
     Attributes:
         trace: the records, from the moment the context is left.
@@ -43,8 +45,8 @@ class DataflowTracer(Tracer):
     name = "function"
     is_following = True
 
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__(model)
+    def __init__(self, model: nn.Module, tree: ModuleTree | None = None) -> None:
+        super().__init__(model, tree)
         self._mode = _FunctionMode(self)
 
     def _enter_mode(self) -> None:
@@ -70,7 +72,7 @@ class _FunctionMode(TorchFunctionMode):
         recorder = self.recorder
         if recorder is None or self.tracer.error is not None:
             return func(*args, **kwargs)
-        name, is_plain, is_writing = traits_of(func)
+        name, is_plain, is_writing, is_update = traits_of(func)
         leaves: Tensors = []
         versions: list[int] | None = None
         if name == "__get__":
@@ -85,6 +87,7 @@ class _FunctionMode(TorchFunctionMode):
             if kwargs:
                 collect_tensors(kwargs.values(), leaves)
             if is_writing or (kwargs and is_writing_by(kwargs)):
+                is_update = is_update or (is_plain and kwargs.get("inplace") is True)
                 is_plain = False
                 self.tracer.save_params_under(leaves)
             versions = versions_of(leaves)
@@ -103,6 +106,8 @@ class _FunctionMode(TorchFunctionMode):
                 and not recorder.values.packed
             ):
                 recorder.record_plain(func, leaves, result)
+            elif is_update and args and result is args[0] is leaves[0] and _is_first_written(leaves, versions):
+                recorder.record_update(func, leaves)
             else:
                 self._record(func, name, args, kwargs, leaves, versions, result)
         except Exception as error:  # a fault of the tracer must not become one of the model
@@ -133,6 +138,12 @@ class _FunctionMode(TorchFunctionMode):
 
 def _are_plain(leaves: Tensors) -> bool:
     return _PLAIN.issuperset(map(type, leaves))
+
+
+def _is_first_written(leaves: Tensors, versions: list[int] | None) -> bool:
+    """Return whether the first of ``leaves``, and none of the others, was written since they had these versions."""
+    new = versions_of(leaves)
+    return new is not None and versions is not None and new[0] != versions[0] and new[1:] == versions[1:]
 
 
 def _setter_name(func: Callable[..., Any]) -> str:

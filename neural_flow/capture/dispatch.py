@@ -18,6 +18,7 @@ from neural_flow.capture._functions import short_name
 from neural_flow.capture._recorder import Recorder
 from neural_flow.capture._tracer import Tracer
 from neural_flow.capture._writes import OpCall, Tensors, collect_tensors, is_among
+from neural_flow.module_calls import ModuleTree
 from neural_flow.torch_private import no_torch_function
 
 _WRITES: dict[Any, tuple[tuple[int, ...], tuple[str, ...]]] = {}
@@ -30,6 +31,7 @@ class DispatchTracer(Tracer):
 
     Args:
         model: its calls are followed.
+        tree: its modules, where they are known already.
 
     Attributes:
         trace: the records, from the moment the context is left.
@@ -38,8 +40,8 @@ class DispatchTracer(Tracer):
     name = "dispatch"
     is_following = True
 
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__(model)
+    def __init__(self, model: nn.Module, tree: ModuleTree | None = None) -> None:
+        super().__init__(model, tree)
         self._mode = _DispatchMode(self)
         self._quiet = self._mode.paused
 

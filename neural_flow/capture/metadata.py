@@ -92,7 +92,7 @@ class _Run:
             "written_params": () if stand_ins else self.written,
         }
         with Session(self.model, self.args, self.kwargs, **options) as session:
-            follower = kind(self.model)
+            follower = kind(self.model, session.tree)
             follower.on_param_write = session.save_param
             trace = follower.run(session.args, session.kwargs)
         self.raised, follower.raised = follower.raised or self.raised, None

@@ -21,7 +21,7 @@ from torch import nn
 from neural_flow.capture._clones import Cloner, StateSwap
 from neural_flow.capture._snapshots import SavedParams, frozen_gc, save_attributes, save_grads, save_rng, save_switches
 from neural_flow.capture._stand_ins import StandIns, stand_in_param
-from neural_flow.module_calls import all_modules
+from neural_flow.module_calls import ModuleTree, module_tree
 from neural_flow.nested import copy_nest
 
 
@@ -54,6 +54,7 @@ class Session:
     Attributes:
         args: the cloned positional arguments.
         kwargs: the cloned keyword arguments.
+        tree: the modules of the model, as they were when the session was entered.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Session:
         self.model = model
         self.args = args
         self.kwargs = dict(kwargs or {})
+        self.tree = ModuleTree({}, {}, {})
         self._train = train
         self._seed = seed
         self._grad = grad
@@ -95,7 +97,7 @@ class Session:
     ) -> None:
         self._stack.close()
         self._cloner = Cloner()
-        self.args, self.kwargs = (), {}
+        self.args, self.kwargs, self.tree = (), {}, ModuleTree({}, {}, {})
 
     def save_param(self, param: torch.Tensor) -> None:
         """Copy a parameter that is about to be written, so that it is put back in the end."""
@@ -104,10 +106,11 @@ class Session:
     def _enter(self) -> None:
         stack = self._stack
         stack.enter_context(frozen_gc())
-        modules = all_modules(self.model)
+        tree = self.tree = module_tree(self.model)
+        modules = list(tree.held)
         params = {id(param): param for module in modules for param in module._parameters.values() if param is not None}
         stack.callback(save_switches())
-        stack.callback(save_rng(modules))
+        stack.callback(save_rng(tree.held_values()))
         if torch.is_inference_mode_enabled():  # clones made in it could not be told whether they were written
             stack.enter_context(torch.inference_mode(False))
         torch.set_grad_enabled(self._grad)
@@ -120,7 +123,7 @@ class Session:
         self._set_flags(modules)
         for param in self._written_params:
             self._saved_params.save(param)
-        self._swap_state(modules)
+        self._swap_state(tree)
         self._clone_inputs()
         if self._seed is not None:
             _seed_all(self._seed)
@@ -133,23 +136,23 @@ class Session:
             with contextlib.suppress(NotImplementedError):  # exported programs have no such flag
                 self.model.train(bool(self._train))
 
-    def _swap_state(self, modules: list[nn.Module]) -> None:
+    def _swap_state(self, tree: ModuleTree) -> None:
         stand_ins = self._stand_ins
         if stand_ins is not None:
             self._cloner = Cloner(stand_ins.tensor)
             swap = StateSwap(self._cloner, functools.partial(stand_in_param, stand_ins))
             self._stack.callback(swap.restore)
-            swap.apply(modules)
+            swap.apply(tree.held)
             return
         self._cloner = Cloner()
         self._cloner.share_storages(
             {
-                id(buffer): buffer for module in modules for buffer in module._buffers.values() if buffer is not None
+                id(buffer): buffer for module in tree.held for buffer in module._buffers.values() if buffer is not None
             }.values()
         )
         swap = StateSwap(self._cloner)
         self._stack.callback(swap.restore)
-        swap.apply(modules)
+        swap.apply(tree.held)
 
     def _clone_inputs(self) -> None:
         self.args = tuple(copy_nest(arg, self._cloned_input) for arg in self.args)
