@@ -12,7 +12,7 @@ import numpy as np
 from neural_flow.drawing import ExportOptions, Image, Mark, Path, Rect, Scene, Text
 from neural_flow.errors import NeuralFlowWarning
 from neural_flow.records import Array
-from neural_flow.text_metrics import has_all_glyphs
+from neural_flow.text_metrics import has_all_glyphs, text_width
 
 _NOT_IN_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 KAPPA = 0.5522847498
@@ -43,6 +43,14 @@ def rect_commands(rect: Rect) -> tuple[tuple[Any, ...], ...]:
         ("C", x, y + handle, x + handle, y, x + radius, y),
         ("Z",),
     )
+
+
+def left_of(text: Text, font_file: str | None) -> float:
+    """Return where the first glyph of ``text`` starts, in points."""
+    if text.anchor == "start":
+        return text.x
+    share = 0.5 if text.anchor == "middle" else 1.0
+    return text.x - share * text_width(text.text, text.size, text.weight, font_file)
 
 
 def outline_of(mark: Rect | Path) -> tuple[tuple[Any, ...], ...]:

@@ -16,6 +16,7 @@ from neural_flow.export._base import EXPORTERS, first_scene
 from neural_flow.export._lowering import (
     alpha_of,
     in_paint_order,
+    left_of,
     legal_text,
     number,
     outline_of,
@@ -147,8 +148,7 @@ def _text(mark: Text, options: ExportOptions) -> str:
 
 
 def _outlined_text(mark: Text, options: ExportOptions) -> str:
-    shift = {"start": 0.0, "middle": 0.5, "end": 1.0}[mark.anchor]
-    left = mark.x - shift * text_width(mark.text, mark.size, mark.weight, options.font_file)
+    left = left_of(mark, options.font_file)
     commands: list[tuple[Any, ...]] = []
     for char, file, offset in glyph_places(mark.text, mark.weight, options.font_file):
         for letter, *values in glyph_outline(char, file):

@@ -10,12 +10,13 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
 
-def load_canvas() -> ModuleType:
-    """Return the module that draws; matplotlib is imported at the first call."""
+def load_drawing(name: Literal["_raster", "_vector"]) -> ModuleType:
+    """Return the module of this package that draws; matplotlib is imported at the first call."""
     with _settings_folder():
-        return importlib.import_module("neural_flow.export.mpl._canvas")
+        return importlib.import_module(f"neural_flow.export.mpl.{name}")
 
 
 @contextlib.contextmanager

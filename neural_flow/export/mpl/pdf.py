@@ -5,7 +5,7 @@ from __future__ import annotations
 from neural_flow.drawing import ExportOptions, Picture, Scene
 from neural_flow.export._base import EXPORTERS, first_scene
 from neural_flow.export._lowering import legal_text, warn_of_missing_glyphs
-from neural_flow.export.mpl._import import load_canvas
+from neural_flow.export.mpl._import import load_drawing
 
 MAX_SIDE = 14_400.0
 """Points; readers refuse larger pages."""
@@ -18,7 +18,7 @@ def export_pdf(picture: Picture, options: ExportOptions) -> bytes:
     for scene in picture.scenes:
         warn_of_missing_glyphs(scene, options)
     words = {"Title": legal_text(first.title), "Subject": legal_text(first.description)}
-    return load_canvas().pdf(picture.scenes, options, words, scale_of)
+    return load_drawing("_vector").pdf(picture.scenes, options, words, scale_of)
 
 
 def scale_of(scene: Scene) -> float:

@@ -1,19 +1,15 @@
-"""PNG: Agg draws, pillow compresses."""
+"""PNG: drawn and compressed band by band, so that no page stands in memory as a whole."""
 
 from __future__ import annotations
 
-import io
 import warnings
-from typing import Any
-
-import PIL.Image
-from PIL.PngImagePlugin import PngInfo
 
 from neural_flow.drawing import ExportOptions, Picture, Scene
 from neural_flow.errors import ExportError, NeuralFlowWarning
 from neural_flow.export._base import EXPORTERS, first_scene
 from neural_flow.export._lowering import alt_text, warn_of_missing_glyphs
-from neural_flow.export.mpl._import import load_canvas
+from neural_flow.export._png import stream_png
+from neural_flow.export.mpl._import import load_drawing
 
 SMALL_FIGURE = 10 * 72.0
 """Points; figures up to this side get 300 dpi."""
@@ -21,7 +17,6 @@ GOOD_DPI = 300
 COARSER_DPI = (200, 150, 100)
 COMFORT_PIXELS = 40e6
 MAX_PIXELS = 250e6
-COMPRESS_LEVEL = 3
 
 
 @EXPORTERS.register(".png")
@@ -33,11 +28,17 @@ def export_png(picture: Picture, options: ExportOptions) -> bytes:
     """
     scene = first_scene(picture, ".png")
     warn_of_missing_glyphs(scene, options)
-    canvas = load_canvas()
+    canvas = load_drawing("_raster")
     dpi = dpi_for(scene, options.dpi, canvas.max_side())
     with canvas.drawing_state():
-        size, pixels = canvas.raster(scene, dpi, options)
-    return encode(PIL.Image.frombuffer("RGBA", size, pixels, "raw", "RGBA", 0, 1), scene, dpi)
+        bands = canvas.bands(scene, dpi, options)
+        return stream_png(
+            canvas.pixel_size(scene, dpi),
+            bands,
+            has_alpha=scene.background is None,
+            dpi=dpi,
+            description=alt_text(scene),
+        )
 
 
 def dpi_for(scene: Scene, asked: int | None, max_side: int) -> int:
@@ -78,15 +79,3 @@ def _fits(scene: Scene, dpi: int, max_pixels: float, max_side: int) -> bool:
 
 def _size(scene: Scene, dpi: int) -> str:
     return f"{scene.width * dpi / 72:.0f} x {scene.height * dpi / 72:.0f}"
-
-
-def encode(image: PIL.Image.Image, scene: Scene, dpi: int) -> bytes:
-    """Return an RGBA image as PNG with resolution and alternative text; opaque pages have no alpha."""
-    info = PngInfo()
-    info.add_itxt("Description", alt_text(scene))
-    if scene.background is not None:
-        image = image.convert("RGB")
-    buffer = io.BytesIO()
-    settings: dict[str, Any] = {"pnginfo": info, "dpi": (dpi, dpi), "compress_level": COMPRESS_LEVEL}
-    image.save(buffer, "PNG", **settings)
-    return buffer.getvalue()
