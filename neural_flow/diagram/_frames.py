@@ -64,13 +64,19 @@ def _cards_under(sketch: Sketch, path: str) -> frozenset[Key]:
 
 
 def _rings_in(sketch: Sketch, prefix: str, cards: frozenset[Key]) -> frozenset[Key]:
-    """Return the joins that the container's own code ran, and those of outer code that lead from it into it alone."""
-    return frozenset(
+    """Return the joins that the container's own code ran, and those of outer code that lead into it alone.
+
+    Of the latter, one that nothing inside leads to counts only if it concatenates or does what the others do: it
+    prepares what the container reads, as the first merge of a decoder does.
+    """
+    joins = {key: item for key, item in sketch.items.items() if key[0] == "join"}
+    own = frozenset(key for key, item in joins.items() if (item.path + ".").startswith(prefix + "."))
+    ahead = {key: item for key, item in joins.items() if sketch.out[key] and cards.issuperset(sketch.out[key])}
+    passing = {key: item.symbol for key, item in ahead.items() if not cards.isdisjoint(sketch.into[key])}
+    symbols = {"concat", *passing.values()}
+    entering = frozenset(
         key
-        for key, item in sketch.items.items()
-        if key[0] == "join"
-        and (
-            (item.path + ".").startswith(prefix + ".")
-            or (cards.issuperset(sketch.out[key]) and not cards.isdisjoint(sketch.into[key]))
-        )
+        for key, item in ahead.items()
+        if item.symbol in symbols and (not item.path or prefix.startswith(item.path + "."))
     )
+    return own | passing.keys() | entering
