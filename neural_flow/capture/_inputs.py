@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,14 +24,20 @@ class InputPictures:
 
     pictures: dict[tuple[int, ...], Array] = field(default_factory=dict[tuple[int, ...], Array])
     slices: dict[tuple[int, ...], Slices] = field(default_factory=dict[tuple[int, ...], Slices])
+    ranges: dict[tuple[int, ...], tuple[float, float]] = field(
+        default_factory=dict[tuple[int, ...], tuple[float, float]]
+    )
 
-    def note(self, sample: torch.Tensor, kind: str, arrays: Arrays, context: SummaryContext) -> SummaryContext:
+    def note(
+        self, sample: torch.Tensor, kind: str, arrays: Arrays, facts: Mapping[str, Any], context: SummaryContext
+    ) -> SummaryContext:
         """Remember an input and return the context that the rest of the pass goes by.
 
         Args:
             sample: the input without batch.
             kind: how it is shown.
             arrays: its reduced form.
+            facts: what was found out while it was reduced.
             context: the context until now.
         """
         if kind == "tokens":
@@ -39,6 +47,7 @@ class InputPictures:
         if kind == "image":
             picture = read_only(arrays)["pixels"]
             size = tuple(sample.shape[:2]) if sample.dim() == 3 and sample.shape[0] not in (1, 3) else size
+            self.ranges.setdefault(size, (facts["low"], facts["high"]))
         elif kind == "feature_maps":  # other modalities than colour: the first one carries the overlay
             picture = read_only(SUMMARIES.get("image").reduce(sample[:1], context)[0])["pixels"]
         elif kind == "volume":
@@ -55,7 +64,12 @@ class InputPictures:
             return context
         size = tuple(leaf.shape[-2:])
         if size in self.pictures:
-            context = replace(context, input_hw=(int(size[0]), int(size[1])), input_picture=self.pictures[size])
+            context = replace(
+                context,
+                input_hw=(int(size[0]), int(size[1])),
+                input_picture=self.pictures[size],
+                input_range=self.ranges.get(size),
+            )
         size = tuple(leaf.shape[-3:])
         if size in self.slices:
             depth, height, width = (int(side) for side in size)

@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from neural_flow.capture._inputs import InputPictures
 from neural_flow.capture._metas import finished_meta, raw_meta
+from neural_flow.capture._origins import Origin
 from neural_flow.capture._plan import Batch, batch_dim_of
 from neural_flow.capture._statistics import num_not_finite, tensor_stats
 from neural_flow.records import Array, Capture, Failure, Stage, Summary, TensorMeta, TensorStats
@@ -49,6 +50,8 @@ class Pictures:
     has_stats: bool = True
     wanted: frozenset[int] | None = None
     """Ids of the stages that get a picture; None is all. Of the others, kind and statistics are noted."""
+    origins: tuple[Origin, ...] = ()
+    """Where each output leaf comes from."""
     summaries: dict[int, _Raw] = field(default_factory=dict[int, "_Raw"])
     stats: dict[int, TensorStats] = field(default_factory=dict[int, TensorStats])
     attention: dict[int, list[_Raw]] = field(default_factory=dict[int, "list[_Raw]"])
@@ -93,7 +96,7 @@ class Pictures:
         facts |= {"num_nan": num_nan, "num_inf": num_inf}
         self.summaries[stage.stage_id] = self._raw(kind, finished_meta(raw_meta(leaf)), arrays, facts)
         if stage.kind == "input":
-            self.context = self._inputs.note(take_sample(leaf, context), kind, arrays, self.context)
+            self.context = self._inputs.note(take_sample(leaf, context), kind, arrays, facts, self.context)
 
     def is_wanted(self, stage: Stage) -> bool:
         """Return whether ``stage`` gets a picture. Inputs always do: others are painted over them."""
@@ -134,7 +137,11 @@ class Pictures:
             batch_size=self.batch.size,
             has_conv1d=module is not None and leaf.dim() <= _MAX_SIGNAL_DIM and _has_conv1d(module),
         )
-        return self._inputs.context_of_output(leaf, context) if stage.kind == "output" else context
+        if stage.kind != "output":
+            return context
+        origin = self.origins[stage.index] if stage.index < len(self.origins) else Origin()
+        context = replace(context, name=stage.name, makers=origin.makers, ops=origin.ops)
+        return self._inputs.context_of_output(leaf, context)
 
     def finish(self, failure: Failure | None, notes: tuple[str, ...] = ()) -> Capture:
         """Return everything as read-only numpy arrays."""

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 from neural_flow.capture._attention_watch import attention_watch, has_attention_calls, parse_heads
 from neural_flow.capture._names import input_leaves, output_leaves
 from neural_flow.capture._op_watch import OpWatch
+from neural_flow.capture._origins import output_origins
 from neural_flow.capture._pictures import Pictures
 from neural_flow.capture._plan import CallKey, Plan, choose_leaf, find_batch, make_plan, written_params
 from neural_flow.capture.session import Session
@@ -119,6 +120,7 @@ def run_capture_pass(
             capture_device=torch.device(capture_device),
             has_stats=has_stats,
             wanted=None if picture_ids is None else frozenset(picture_ids),
+            origins=output_origins(trace),
         )
         for stage in plan.inputs:
             if stage.index < len(leaves):

@@ -7,6 +7,7 @@ import torch
 from neural_flow.drawing import Box, Mark, Rect, Text
 from neural_flow.records import Summary
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
+from neural_flow.summaries._evidence import are_class_scores, are_shares, are_token_scores, last_op
 from neural_flow.summaries._pixels import as_real, largest
 from neural_flow.summaries._planes import IMAGE_LAYER, badge_marks
 from neural_flow.text_metrics import ellipsize, text_width
@@ -15,6 +16,9 @@ _WIDTH, _HEIGHT = 72.0, 34.0
 _MAX_BARS = 5
 _MIN_VOCABULARY = 256
 _MAX_CLASSES = 32768
+_MIN_SHARE = 0.01
+"""Below this the most probable class is no find."""
+_SIGMOIDS = frozenset(("sigmoid", "hardsigmoid"))
 
 
 @SUMMARIES.register("class_logits")
@@ -25,51 +29,56 @@ class ClassLogits:
 
     @staticmethod
     def accepts(tensor: torch.Tensor, context: SummaryContext) -> bool:
-        """Accept floating outputs that are scores, as far as shape and values tell; embeddings are not."""
+        """Accept floating outputs for whose being scores of classes something speaks: labels, names, values."""
         if context.role != "output" or not tensor.is_floating_point() or tensor.numel() < 2:
             return False
         if bool(tensor.amax().isnan()):  # amax hands NaN on, and needs no mask as large as the tensor
             return False  # no class is the most probable one: the values themselves are shown
-        if tensor.dim() == 2 and context.has_token_input:
-            return tensor.shape[1] >= _MIN_VOCABULARY
-        if max(tensor.shape) != tensor.numel():
+        if tensor.dim() == 2 and min(tensor.shape) > 1 and context.has_token_input:
+            return tensor.shape[1] >= _MIN_VOCABULARY and are_token_scores(context)
+        if max(tensor.shape) != tensor.numel() or tensor.numel() > _MAX_CLASSES:
             return False
-        if len(context.labels) == tensor.numel():
-            return True
-        return tensor.numel() <= _MAX_CLASSES and not _looks_like_embedding(tensor)
+        return are_class_scores(tensor.reshape(-1), context)
 
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:
         """Keep the five largest probabilities and their classes."""
         is_sequence = tensor.dim() == 2 and min(tensor.shape) > 1
         scores = as_real(tensor[-1] if is_sequence else tensor.reshape(-1)).double()
-        total = float(scores.sum())
-        is_probability = bool((scores >= 0).all()) and abs(total - 1) < 1e-3
+        # what a sigmoid made are probabilities of their own, which a softmax would flatten
+        is_independent = last_op(context) in _SIGMOIDS and not are_shares(scores)
+        is_probability = is_independent or (bool((scores >= 0).all()) and are_shares(scores))
         shares = scores if is_probability else torch.softmax(scores.nan_to_num(-torch.inf, 1e300, -torch.inf), dim=0)
-        shares = shares.nan_to_num(0.0)
+        shares = shares.nan_to_num(0.0, 1.0, 0.0)
         best = largest(shares, min(_MAX_BARS, scores.numel()))
         classes = best.tolist()
         has_labels = len(context.labels) == scores.numel()
-        names = tuple(context.labels[index] if has_labels else str(index) for index in classes)
-        what = "next token" if is_sequence else "class"
+        word = "token" if is_sequence else "class"
+        names = tuple(context.labels[index] if has_labels else f"{word} {index}" for index in classes)
+        what = "largest of {} independent probabilities" if is_independent else f"most probable {word} of {{}}"
         return {"shares": shares[best]}, {
             "classes": tuple(classes),
             "names": names,
+            "words": f"{scores.numel()} {'tokens' if is_sequence else 'classes'}",
+            "is_flat": float(shares[best[0]]) < _MIN_SHARE,
             "num_classes": scores.numel(),
-            "caption": f"most probable {what} of {scores.numel()}",
+            "caption": what.format(scores.numel()),
         }
 
     @staticmethod
     def size(summary: Summary, context: SummaryContext) -> tuple[float, float]:
-        """Return 72 pt by as many rows as there are bars."""
-        return _WIDTH, _HEIGHT * len(summary.facts["names"]) / _MAX_BARS
+        """Return 72 pt by as many rows as there are bars; two where no class stands out."""
+        num_rows = 2 if summary.facts["is_flat"] else len(summary.facts["names"])
+        return _WIDTH, _HEIGHT * num_rows / _MAX_BARS
 
     @staticmethod
     def draw(summary: Summary, box: Box, style: DrawStyle) -> tuple[Mark, ...]:
         """Draw a row for each class: its name, a bar and the probability."""
+        if summary.facts["is_flat"]:
+            return (*_flat_marks(summary, box, style), *badge_marks(summary, box, style))
         shares = summary.arrays["shares"].tolist()
         names = [ellipsize(name, style.small_size, "regular", box.width * 0.42) for name in summary.facts["names"]]
-        number_width = text_width("100", style.small_size)
+        number_width = text_width("100 %", style.small_size)
         name_width = max(text_width(name, style.small_size) for name in names)
         left = box.x + name_width + 2.5
         room = box.width - name_width - 2.5 - number_width - 2.0
@@ -101,14 +110,19 @@ class ClassLogits:
 
 
 def percent(share: float) -> str:
-    """Return a share of 0–1 as whole percents; ``<1`` for little but not nothing."""
+    """Return a share of 0–1 as whole per cents; ``<1 %`` for little but not nothing."""
     whole = round(share * 100)
     if whole == 0 and share > 0:
-        return "<1"
-    return str(whole)
+        return "<1 %"
+    return f"{whole} %"
 
 
-def _looks_like_embedding(tensor: torch.Tensor) -> bool:
-    length = float(torch.linalg.vector_norm(as_real(tensor.reshape(-1))))
-    is_normalised = abs(length - 1) < 1e-3 and bool((as_real(tensor) < 0).any())
-    return is_normalised or (tensor.numel() >= 128 and tensor.numel() % 64 == 0)
+def _flat_marks(summary: Summary, box: Box, style: DrawStyle) -> list[Mark]:
+    """Say that no class stands out, as in a model without training: five bars without length say less."""
+    lines = (f"{summary.facts['words']},", f"none above {percent(_MIN_SHARE)}")
+    pitch = box.height / len(lines)
+    return [
+        Text(x=box.x, y=box.y + pitch * (row + 0.5) + style.small_size * 0.36, text=line, size=style.small_size,
+             color=style.sub)
+        for row, line in enumerate(lines)
+    ]  # fmt: skip

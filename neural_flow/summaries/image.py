@@ -10,6 +10,7 @@ from neural_flow.drawing import Box, Mark
 from neural_flow.records import Summary
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
 from neural_flow.summaries._colormaps import colormap
+from neural_flow.summaries._evidence import BOUNDED_OPS, are_shares, last_op, meaning_of
 from neural_flow.summaries._pixels import as_real, shrink
 from neural_flow.summaries._planes import badge_marks, frame_marks, image_mark
 
@@ -25,16 +26,14 @@ class Picture:
 
     @staticmethod
     def accepts(tensor: torch.Tensor, context: SummaryContext) -> bool:
-        """Accept inputs of 1 or 3 channels (or a square H×W), and outputs whose channels move together."""
+        """Accept inputs of 1 or 3 channels (or a square H×W), and outputs of which something says that they are one."""
         if tensor.is_complex() or context.role not in ("input", "output"):
             return False
         shape = tuple(tensor.shape)
         if context.role == "input":
             is_plane = len(shape) == 2 and shape[0] == shape[1] and min(shape) >= 16 and not _is_index(tensor)
             return is_plane or _is_picture_shape(shape)
-        # over a grey input, or one of other modalities, three channels are three classes
-        has_grey_input = context.input_picture is not None and context.input_picture.ndim == 2
-        return _is_picture_shape(shape) and shape[0] == 3 and not has_grey_input and _move_together(tensor)
+        return _is_picture_shape(shape) and _is_picture(tensor, context)
 
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:
@@ -82,6 +81,28 @@ def _is_picture_shape(shape: tuple[int, ...]) -> bool:
         return False
     is_first = shape[0] in (1, 3) and min(shape[1:]) >= _MIN_PIXELS
     return is_first or (shape[2] == 3 and min(shape[:2]) >= 16)
+
+
+def _is_picture(tensor: torch.Tensor, context: SummaryContext) -> bool:
+    """Return whether an output is a picture: by its name, its bounds, or because it is like the one that went in.
+
+    One channel, or signed values of any size, may be as much a feature map, a depth, a mask.
+    """
+    meaning = meaning_of(context)
+    channels = tensor if tensor.shape[0] in (1, 3) else tensor.permute(2, 0, 1)
+    if meaning is not None:
+        return meaning == "picture"
+    if channels.shape[0] != 3 or are_shares(channels) or not _move_together(channels):
+        return False
+    if tensor.dtype == torch.uint8 or last_op(context) in BOUNDED_OPS:
+        return True
+    picture = context.input_picture
+    # over a grey input, or one of other modalities, three channels are three classes
+    if picture is None or picture.ndim == 2 or context.input_hw != channels.shape[1:] or context.input_range is None:
+        return False
+    (least, most), (low, high) = context.input_range, (float(end) for end in torch.aminmax(as_real(channels)))
+    room = 0.25 * (most - least)
+    return low >= least - room and high <= most + room and high - low >= room
 
 
 def _is_index(tensor: torch.Tensor) -> bool:

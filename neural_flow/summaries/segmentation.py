@@ -9,6 +9,7 @@ from neural_flow.drawing import Box, Mark
 from neural_flow.records import Array, Summary
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
 from neural_flow.summaries._colormaps import colormap
+from neural_flow.summaries._evidence import are_pixel_scores
 from neural_flow.summaries._pixels import as_real
 from neural_flow.summaries._planes import badge_marks, frame_marks, image_mark
 from neural_flow.summaries.image import picture_size
@@ -27,13 +28,14 @@ class Segmentation:
 
     @staticmethod
     def accepts(tensor: torch.Tensor, context: SummaryContext) -> bool:
-        """Accept outputs with the input's height and width, and class maps H×W of the same size."""
+        """Accept outputs with the input's height and width that are no features, depths or pictures; class maps H×W."""
         if context.role != "output" or context.input_picture is None or tensor.is_complex():
             return False
         shape = tuple(tensor.shape)
         if len(shape) == 2:
             return shape == context.input_hw and not tensor.is_floating_point()
-        return len(shape) == 3 and shape[0] <= _MAX_CLASSES and shape[1:] == context.input_hw
+        is_overlay = len(shape) == 3 and shape[0] <= _MAX_CLASSES and shape[1:] == context.input_hw
+        return is_overlay and are_pixel_scores(tensor, context)
 
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:

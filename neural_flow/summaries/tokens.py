@@ -33,7 +33,9 @@ class Tokens:
         """Keep the ids; of a long row every n-th."""
         ids = tensor.reshape(-1).long()
         step = -(-ids.numel() // _MAX_CELLS)
-        names = context.tokens if len(context.tokens) == ids.numel() else ()
+        # the words are those of the text: positions, kinds of tokens and lengths are as long, and are none
+        is_text = context.role == "input" and not context.has_token_input
+        names = context.tokens if is_text and len(context.tokens) == ids.numel() else ()
         return {"ids": ids[::step].clone()}, {"num_tokens": ids.numel(), "step": step, "names": tuple(names[::step])}
 
     @staticmethod

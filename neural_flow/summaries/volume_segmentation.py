@@ -8,6 +8,7 @@ import torch
 from neural_flow.drawing import Box, Mark
 from neural_flow.records import Summary
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
+from neural_flow.summaries._evidence import are_pixel_scores
 from neural_flow.summaries._planes import badge_marks
 from neural_flow.summaries.segmentation import class_colors, classes_of, overlay, sampled
 from neural_flow.summaries.volume import AXES, SLICES_SIZE, middle_slices, slice_marks
@@ -26,7 +27,8 @@ class VolumeSegmentation:
         """Accept outputs with the depth, height and width of the input volume."""
         if context.role != "output" or context.input_slices is None or tensor.is_complex():
             return False
-        return tensor.dim() == 4 and tensor.shape[0] <= _MAX_CLASSES and tuple(tensor.shape[1:]) == context.input_dhw
+        is_overlay = tensor.dim() == 4 and tensor.shape[0] <= _MAX_CLASSES
+        return is_overlay and tuple(tensor.shape[1:]) == context.input_dhw and are_pixel_scores(tensor, context)
 
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:

@@ -204,8 +204,7 @@ def test_later_in_place_ops_change_no_card() -> None:
     assert torch.equal(x, before)
     assert_shows(of(topology, capture, "x"), before)
     assert_shows(of(topology, capture, "fc"), model.fc(before * 7).detach())
-    best = model.fc(before * 7).relu().softmax(1)[0].topk(5)
-    assert of(topology, capture, "output").arrays["shares"] == pytest.approx(best.values.detach().numpy(), rel=1e-5)
+    assert_shows(of(topology, capture, "output"), model.fc(before * 7).relu().detach())
 
 
 @dataclass
@@ -507,9 +506,8 @@ def test_keyword_inputs_and_outputs_in_containers() -> None:
     topology, capture = captured(Words(), (), kwargs={"right": {"x": right, "id": "a"}, "left": left})
     assert_shows(of(topology, capture, "left"), left)
     assert_shows(of(topology, capture, "right.x"), right)
-    best = (left + right).softmax(1)[0].topk(5)
-    assert of(topology, capture, "sum").arrays["shares"] == pytest.approx(best.values.numpy(), rel=1e-5)
-    assert of(topology, capture, "right", 0).kind == "class_logits"
+    assert_shows(of(topology, capture, "sum"), left + right)
+    assert of(topology, capture, "right", 0).kind == "vector"
 
 
 def test_what_is_not_finite_is_counted_and_shown() -> None:

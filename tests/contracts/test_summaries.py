@@ -47,7 +47,9 @@ TENSORS: dict[str, list[tuple[torch.Tensor, SummaryContext]]] = {
         (random(3, 4, 4).softmax(-1), replace(ATTENTION, heads=(2, 0))),
     ],
     "class_logits": [
-        (random(10), OUTPUT),
+        (random(10) * 9, replace(OUTPUT, name="logits")),
+        (random(900), replace(OUTPUT, name="logits")),
+        (random(10).sigmoid(), replace(OUTPUT, name="classes", ops=("sigmoid", "linear"))),
         (random(3), replace(OUTPUT, labels=("a very long name of a class", "b", "c"))),
         (random(7, 500), replace(OUTPUT, has_token_input=True)),
         (random(10).softmax(0), OUTPUT),

@@ -47,8 +47,10 @@ def marks_of(summary: Summary, width: float | None = None) -> tuple[Any, ...]:
     [
         (random(8, 4, 4), PLAIN, "feature_maps"),
         (random(7, 7, 96), replace(PLAIN, input_hw=(224, 224)), "feature_maps"),
-        (random(3, 8, 8), OUTPUT, "image"),
-        (random(64), OUTPUT, "class_logits"),
+        (random(3, 8, 8), OUTPUT, "feature_maps"),
+        (random(3, 8, 8), replace(OUTPUT, name="rgb"), "image"),
+        (random(64), OUTPUT, "vector"),
+        (random(64), replace(OUTPUT, name="logits"), "class_logits"),
         (random(512), OUTPUT, "vector"),
         (torch.nn.functional.normalize(random(10), dim=0), OUTPUT, "vector"),
         (random(512), replace(OUTPUT, labels=tuple("x" * 512)), "class_logits"),
@@ -71,7 +73,7 @@ def test_the_kind_follows_from_shape_role_and_context(tensor: torch.Tensor, cont
 def test_class_scores_of_three_channels_are_no_picture() -> None:
     base = random(1, 20, 20)
     colours = torch.cat([base, base * 0.9 + 0.1, base * 0.8]) + 0.05 * random(3, 20, 20, seed=1)
-    assert choose(colours, OUTPUT) == "image"
+    assert choose(colours, replace(OUTPUT, ops=("tanh", "conv2d"))) == "image"
     grey = replace(OUTPUT, input_hw=(20, 20), input_picture=np.zeros((20, 20), np.uint8))
     assert choose(colours, grey) == "segmentation"
     scores = torch.cat([base, -base, 0.1 * random(1, 20, 20, seed=2)])
@@ -172,7 +174,9 @@ def test_probabilities_are_not_squashed_twice() -> None:
     shares = torch.tensor([0.7, 0.2, 0.1])
     assert summary_of(shares, OUTPUT).arrays["shares"] == pytest.approx([0.7, 0.2, 0.1])
     assert summary_of(shares.log(), OUTPUT).arrays["shares"] == pytest.approx([0.7, 0.2, 0.1])
-    assert [percent(share) for share in (0.0, 1e-9, 0.004, 0.126, 1.0)] == ["0", "<1", "<1", "13", "100"]
+    assert [percent(share) for share in (0.0, 1e-9, 0.004, 0.126, 1.0)] == [
+        "0 %", "<1 %", "<1 %", "13 %", "100 %",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("scores", "cut"), [(random(1, 12, 12), 0.0), (torch.rand(1, 12, 12), 0.5)])
