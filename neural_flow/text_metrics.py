@@ -23,6 +23,8 @@ Outline = tuple[tuple[Any, ...], ...]
 """Commands ``("M"|"L"|"Q"|"C"|"Z", x, y, ...)`` in units of the font size, y upwards."""
 
 _FILES: dict[Weight, str] = {"regular": "DejaVuSans.ttf", "bold": "DejaVuSans-Bold.ttf"}
+# Fonts hold them without ink, but they make a name read as another one: they are shown as code points.
+_TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
 ELLIPSIS = "…"
 
 
@@ -148,7 +150,7 @@ def _font_of(char: str, weight: Weight, font_file: str | None) -> _Font:
 
 
 def _has_glyph(char: str, weight: Weight, font_file: str | None) -> bool:
-    return _font_of(char, weight, font_file).has(char)
+    return char not in _TURNING and _font_of(char, weight, font_file).has(char)
 
 
 @lru_cache(maxsize=16)

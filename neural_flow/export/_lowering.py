@@ -14,7 +14,10 @@ from neural_flow.errors import NeuralFlowWarning
 from neural_flow.records import Array
 from neural_flow.text_metrics import has_all_glyphs, text_width
 
-_NOT_IN_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+# Marks that turn the direction of writing make a name read as another one.
+_ILLEGAL = re.compile(
+    "[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]|[\\u202a-\\u202e\\u2066-\\u2069]"
+)
 KAPPA = 0.5522847498
 """Length of the handles of a cubic that draws a quarter of a unit circle."""
 
@@ -104,8 +107,8 @@ def alt_text(scene: Scene) -> str:
 
 
 def legal_text(text: str) -> str:
-    """Return ``text`` with control characters and half surrogates, which XML forbids, as their code points."""
-    return _NOT_IN_XML.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    """Return ``text`` with what XML forbids and marks that turn the direction of writing as their code points."""
+    return _ILLEGAL.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def path_data(commands: Iterable[tuple[Any, ...]]) -> str:

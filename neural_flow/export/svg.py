@@ -29,6 +29,9 @@ from neural_flow.text_metrics import glyph_outline, glyph_places, has_all_glyphs
 FONT_FAMILY = "'DejaVu Sans', Verdana, 'Helvetica Neue', Arial, sans-serif"
 
 
+_BREAKS = re.compile("[\\t\\n\\r]")
+
+
 @EXPORTERS.register(".svg")
 def export_svg(picture: Picture, options: ExportOptions) -> bytes:
     """Return the first page of ``picture`` as SVG."""
@@ -39,18 +42,20 @@ def export_svg(picture: Picture, options: ExportOptions) -> bytes:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
 
 
-def svg_text(scene: Scene, options: ExportOptions, prefix: str = "") -> str:
+def svg_text(scene: Scene, options: ExportOptions, prefix: str = "", *, is_explored: bool = False) -> str:
     """Return ``scene`` as one ``<svg>`` element.
 
     Args:
         scene: one page.
         options: fonts, and whether text becomes outlines.
         prefix: stands before every id, for several pages in one document.
+        is_explored: whether assistive tools walk through the cards; else the figure is one picture with a description.
     """
     width, height = number(scene.width), number(scene.height)
+    role = "group" if is_explored else "img"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}pt" height="{height}pt" '
-        f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="{prefix}nf-title {prefix}nf-desc" '
+        f'viewBox="0 0 {width} {height}" role="{role}" aria-labelledby="{prefix}nf-title {prefix}nf-desc" '
         f'font-family="{FONT_FAMILY}" '
         f'style="max-width:100%;image-rendering:crisp-edges;image-rendering:pixelated">',
         f'<title id="{prefix}nf-title">{clean(scene.title)}</title>',
@@ -61,7 +66,9 @@ def svg_text(scene: Scene, options: ExportOptions, prefix: str = "") -> str:
     known = {group.group_id: group for group in scene.groups}
     for name, marks in _runs(scene.marks):
         elements = [_element(mark, options) for mark in marks]
-        lines += _wrapped(known.get(name, MarkGroup(group_id=name)), elements, prefix) if name else elements
+        lines += (
+            _wrapped(known.get(name, MarkGroup(group_id=name)), elements, prefix, is_explored) if name else elements
+        )
     lines.append("</svg>")
     return "\n".join(lines)
 
@@ -80,12 +87,12 @@ def _runs(marks: Iterable[Mark]) -> Iterator[tuple[str, list[Mark]]]:
             yield mark.group, own
 
 
-def _wrapped(group: MarkGroup, elements: list[str], prefix: str) -> list[str]:
+def _wrapped(group: MarkGroup, elements: list[str], prefix: str, is_explored: bool) -> list[str]:
     attributes = f' id="{prefix}{safe_id(group.group_id)}"'
     if group.css_class:
         attributes += f' class="{" ".join(safe_id(part) for part in group.css_class.split())}"'
     if "nf-stage" in group.css_class.split():  # the keyboard walks from card to card, not over every line
-        attributes += ' tabindex="0"'
+        attributes += ' tabindex="0" role="img"' if is_explored else ' tabindex="0"'
     attributes += "".join(f" data-{safe_id(key).lower()}={quoted(value)}" for key, value in group.data)
     head = [f"<g{attributes}>"] + ([f"<title>{clean(group.title)}</title>"] if group.title else [])
     if group.href:
@@ -143,7 +150,7 @@ def _text(mark: Text, options: ExportOptions) -> str:
         width = f' textLength="{number(length)}" lengthAdjust="spacingAndGlyphs"'
     return (
         f'<text x="{number(mark.x)}" y="{number(mark.y)}" font-size="{number(mark.size)}"'
-        f"{weight}{anchor}{_paint('fill', mark.color)}{width}>{clean(mark.text)}</text>"
+        f"{weight}{anchor}{_paint('fill', mark.color)}{width}>{clean(mark.text, is_line=True)}</text>"
     )
 
 
@@ -172,9 +179,10 @@ def safe_id(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", text)
 
 
-def clean(text: str) -> str:
-    """Return ``text`` escaped for XML; characters that XML forbids appear as their code point."""
-    return escape(legal_text(text))
+def clean(text: str, *, is_line: bool = False) -> str:
+    """Return ``text`` escaped for XML; what may not stand there, as a tab within a line, appears as its code point."""
+    legal = legal_text(text)
+    return escape(_BREAKS.sub(lambda match: f"\\u{ord(match.group()):04x}", legal) if is_line else legal)
 
 
 def quoted(text: str) -> str:

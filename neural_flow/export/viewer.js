@@ -1,123 +1,207 @@
 "use strict";
 (() => {
-  const pages = [...document.querySelectorAll(".nf-page")].map(makePage);
+  const SVG = "http://www.w3.org/2000/svg";
+  const CLOSEST = 1 / 60; // of the page's width
+  const FARTHEST = 4;
+  const CLICK = 4; // pixels that a pointer may move while it clicks
   const search = document.getElementById("nf-search");
   const found = document.getElementById("nf-found");
   const facts = document.getElementById("nf-facts");
-  const next = document.getElementById("nf-next");
-  let current = 0;
+  const tabs = [...document.querySelectorAll(".nf-tab")];
+  const pages = [...document.querySelectorAll(".nf-page")].map(makePage);
+  let page = pages[0];
 
   function makePage(section) {
     const svg = section.querySelector("svg");
     const full = [0, 0, Number(section.dataset.width), Number(section.dataset.height)];
     const prefix = section.dataset.prefix;
     const nodes = new Map();
-    for (const node of svg.querySelectorAll(".nf-stage, .nf-ring")) nodes.set(node.id.slice(prefix.length), node);
+    const words = new Map();
+    for (const node of svg.querySelectorAll(".nf-stage, .nf-ring")) {
+      nodes.set(node.id.slice(prefix.length), node);
+      words.set(node, textOf(node).toLowerCase());
+    }
+    const stages = [...nodes.values()].filter((node) => node.classList.contains("nf-stage"));
     const edges = [...svg.querySelectorAll(".nf-edge")];
+    const edgesOf = new Map();
+    for (const edge of edges) for (const name of [edge.dataset.src, edge.dataset.dst]) {
+      if (!edgesOf.has(name)) edgesOf.set(name, []);
+      edgesOf.get(name).push(edge);
+    }
     svg.removeAttribute("width");
     svg.removeAttribute("height");
-    const page = { section, svg, full, view: full.slice(), prefix, nodes, edges, lit: null };
-    watch(page);
-    return page;
+    const ring = svg.appendChild(document.createElementNS(SVG, "rect"));
+    ring.setAttribute("class", "nf-focus");
+    const made = { section, svg, full, view: full.slice(), prefix, nodes, words, stages, edges, edgesOf, ring,
+      hovered: null, chosen: null, hits: [], lit: new Set() };
+    watch(made);
+    return made;
   }
+
+  function textOf(element) {
+    return element.querySelector("title")?.textContent ?? "";
+  }
+
+  // -- what is seen ---------------------------------------------------------------------------------------------
 
   function show(page, view) {
-    page.view = view;
-    page.svg.setAttribute("viewBox", view.map((value) => value.toFixed(3)).join(" "));
+    const [fullX, fullY, fullWidth, fullHeight] = page.full;
+    const [x, y, width, height] = view;
+    // The middle of the window stays on the page: nobody gets lost.
+    const inside = (start, size, from, length) => Math.min(Math.max(start, from - size / 2), from + length - size / 2);
+    page.view = [inside(x, width, fullX, fullWidth), inside(y, height, fullY, fullHeight), width, height];
+    if (page.isWaiting) return;
+    page.isWaiting = true;
+    requestAnimationFrame(() => {
+      page.isWaiting = false;
+      page.svg.setAttribute("viewBox", page.view.map((value) => value.toFixed(3)).join(" "));
+    });
   }
 
-  function zoom(page, factor, clientX, clientY) {
+  function showAll(page) {
+    show(page, page.full.slice());
+  }
+
+  function zoom(page, factor, point) {
     const [x, y, width, height] = page.view;
-    const scale = Math.min(Math.max(factor, page.full[2] / 60 / width), (page.full[2] * 4) / width);
-    const point = inPage(page, clientX, clientY);
-    show(page, [point.x - (point.x - x) * scale, point.y - (point.y - y) * scale, width * scale, height * scale]);
+    const scale = Math.min(Math.max(factor, (page.full[2] * CLOSEST) / width), (page.full[2] * FARTHEST) / width);
+    const [px, py] = point ?? [x + width / 2, y + height / 2];
+    show(page, [px - (px - x) * scale, py - (py - y) * scale, width * scale, height * scale]);
   }
 
-  function inPage(page, clientX, clientY) {
-    return new DOMPoint(clientX, clientY).matrixTransform(page.svg.getScreenCTM().inverse());
+  function pan(page, right, down) {
+    const [x, y, width, height] = page.view;
+    show(page, [x + right, y + down, width, height]);
   }
 
-  function middle(page) {
+  function scaleOf(page) { // pixels a point: the picture is as large as fits the window
     const box = page.svg.getBoundingClientRect();
-    return [box.left + box.width / 2, box.top + box.height / 2];
+    return Math.min(box.width / page.view[2], box.height / page.view[3]);
   }
+
+  function pointAt(page, clientX, clientY) {
+    const box = page.svg.getBoundingClientRect();
+    const [x, y, width, height] = page.view;
+    const scale = scaleOf(page);
+    return [x + width / 2 + (clientX - box.left - box.width / 2) / scale,
+      y + height / 2 + (clientY - box.top - box.height / 2) / scale];
+  }
+
+  // -- pointers -------------------------------------------------------------------------------------------------
 
   function watch(page) {
     const fingers = new Map();
     const svg = page.svg;
+    let travelled = 0;
     svg.addEventListener("wheel", (event) => {
       event.preventDefault();
-      zoom(page, Math.exp(event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), event.clientX, event.clientY);
+      const unit = [1, 16, 400][event.deltaMode];
+      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        pan(page, ((event.deltaX || event.deltaY) * unit) / scaleOf(page), 0);
+      } else {
+        const factor = Math.exp(event.deltaY * unit * (event.ctrlKey ? 0.01 : 0.0015));
+        zoom(page, factor, pointAt(page, event.clientX, event.clientY));
+      }
     }, { passive: false });
     svg.addEventListener("pointerdown", (event) => {
+      if (event.button > 0) return;
+      if (!fingers.size) travelled = 0;
       fingers.set(event.pointerId, [event.clientX, event.clientY]);
-      svg.classList.add("is-dragged");
     });
     svg.addEventListener("pointermove", (event) => {
       const before = fingers.get(event.pointerId);
-      if (!before) return light(page, event.target.closest(".nf-stage, .nf-ring, .nf-edge"));
+      if (!before) return hover(page, partAt(event));
+      const now = [event.clientX, event.clientY];
+      travelled += Math.hypot(now[0] - before[0], now[1] - before[1]);
+      if (travelled < CLICK) return;
       if (!svg.hasPointerCapture(event.pointerId)) svg.setPointerCapture(event.pointerId);
-      const others = [...fingers].filter(([id]) => id !== event.pointerId).map(([, place]) => place);
-      if (others.length) {
-        const spread = ([x, y]) => Math.hypot(x - others[0][0], y - others[0][1]) || 1;
-        zoom(page, spread(before) / spread([event.clientX, event.clientY]), ...others[0]);
+      svg.classList.add("is-dragged");
+      const other = [...fingers].find(([id]) => id !== event.pointerId)?.[1];
+      if (other) {
+        const spread = ([x, y]) => Math.hypot(x - other[0], y - other[1]) || 1;
+        zoom(page, spread(before) / spread(now), pointAt(page, ...other));
       } else {
-        const from = inPage(page, ...before);
-        const to = inPage(page, event.clientX, event.clientY);
-        const [x, y, width, height] = page.view;
-        show(page, [x + from.x - to.x, y + from.y - to.y, width, height]);
+        const scale = scaleOf(page);
+        pan(page, (before[0] - now[0]) / scale, (before[1] - now[1]) / scale);
       }
-      fingers.set(event.pointerId, [event.clientX, event.clientY]);
+      fingers.set(event.pointerId, now);
     });
     for (const name of ["pointerup", "pointercancel", "pointerleave"]) {
       svg.addEventListener(name, (event) => {
         fingers.delete(event.pointerId);
         if (!fingers.size) svg.classList.remove("is-dragged");
-        if (name === "pointerleave") light(page, null);
+        if (name === "pointerleave") hover(page, null);
       });
     }
-    svg.addEventListener("focusin", (event) => light(page, event.target.closest(".nf-stage, .nf-ring, .nf-edge")));
-    svg.addEventListener("dblclick", () => show(page, page.full.slice()));
+    svg.addEventListener("mousedown", (event) => event.preventDefault()); // a drag neither selects text nor focuses
+    svg.addEventListener("click", (event) => {
+      if (travelled >= CLICK) return;
+      const part = partAt(event);
+      document.activeElement?.blur?.();
+      if (part?.tabIndex >= 0) part.focus({ preventScroll: true });
+      else choose(page, part);
+    });
+    // On the section: browsers let the keyboard stop at an svg that listens to focus itself.
+    page.section.addEventListener("focusin", (event) => choose(page, partAt(event)));
+    page.section.addEventListener("focusout", () => { page.ring.style.display = "none"; });
+    svg.addEventListener("dblclick", () => showAll(page));
   }
 
-  function light(page, element) {
-    if (element === page.lit) return;
-    page.lit = element;
-    for (const old of page.svg.querySelectorAll(".is-lit")) old.classList.remove("is-lit");
-    for (const old of page.svg.querySelectorAll(".nf-shared")) old.remove();
-    page.svg.classList.toggle("is-focused", Boolean(element));
-    facts.hidden = !element;
-    if (!element) return;
-    facts.textContent = element.querySelector("title")?.textContent ?? "";
-    const name = element.id.slice(page.prefix.length);
-    element.classList.add("is-lit");
-    for (const edge of page.edges) {
-      if (edge !== element && edge.dataset.src !== name && edge.dataset.dst !== name) continue;
-      edge.classList.add("is-lit");
-      complete(edge);
-      page.nodes.get(edge.dataset.src)?.classList.add("is-lit");
-      page.nodes.get(edge.dataset.dst)?.classList.add("is-lit");
-    }
+  function partAt(event) {
+    return event.target.closest(".nf-stage, .nf-ring, .nf-edge");
   }
 
-  // What several arrows of one source share is drawn once; a lit arrow shows its whole way.
-  function complete(edge) {
-    const own = edge.dataset.shared && edge.querySelector('path[fill="none"]');
-    if (!own) return;
-    const way = own.cloneNode();
-    way.setAttribute("d", edge.dataset.shared);
-    way.classList.add("nf-shared");
-    own.before(way);
+  // -- what stands out: the part under the pointer, else the chosen one, else what was searched -----------------
+
+  function hover(page, part) {
+    if (part === page.hovered) return;
+    page.hovered = part;
+    light(page);
   }
+
+  function choose(page, part) {
+    page.chosen = part;
+    const isFocused = Boolean(part) && part === document.activeElement;
+    page.ring.style.display = isFocused ? "inline" : "none";
+    if (isFocused) frame(page.ring, part.getBBox());
+    light(page);
+  }
+
+  function frame(ring, box) {
+    const places = { x: box.x - 3, y: box.y - 3, width: box.width + 6, height: box.height + 6, rx: 3 };
+    for (const [key, value] of Object.entries(places)) ring.setAttribute(key, value);
+  }
+
+  function light(page) {
+    const part = page.hovered ?? page.chosen;
+    const lit = new Set(part ? [part, ...partnersOf(page, part)] : page.hits);
+    for (const old of page.lit) if (!lit.has(old)) old.classList.remove("is-lit");
+    for (const fresh of lit) fresh.classList.add("is-lit");
+    page.lit = lit;
+    page.svg.classList.toggle("is-focused", lit.size > 0);
+    facts.hidden = !part || !textOf(part);
+    if (facts.hidden) return;
+    facts.textContent = textOf(part);
+    const box = part.getBoundingClientRect();
+    facts.classList.toggle("is-right", box.left + box.width / 2 < window.innerWidth / 2);
+  }
+
+  function partnersOf(page, part) {
+    const name = part.id.slice(page.prefix.length);
+    const edges = part.classList.contains("nf-edge") ? [part] : page.edgesOf.get(name) ?? [];
+    const ends = edges.flatMap((edge) => [page.nodes.get(edge.dataset.src), page.nodes.get(edge.dataset.dst)]);
+    return [...edges, ...ends.filter(Boolean)];
+  }
+
+  // -- keyboard -------------------------------------------------------------------------------------------------
 
   function step(page, isForward) {
-    const stages = [...page.nodes.values()].filter((node) => node.classList.contains("nf-stage"));
     let node = document.activeElement?.closest?.(".nf-stage");
-    if (!node || !page.svg.contains(node)) return focusOn(page, isForward ? stages[0] : stages[stages.length - 1]);
-    for (let turn = 0; turn < page.edges.length + 1; turn += 1) {
+    if (!node || !page.svg.contains(node)) return focusOn(page, page.stages.at(isForward ? 0 : -1));
+    for (let turn = 0; turn <= page.edges.length; turn += 1) {
       const name = node.id.slice(page.prefix.length);
-      const way = page.edges.filter((edge) => (isForward ? edge.dataset.src : edge.dataset.dst) === name);
-      const edge = way.find((found) => found.dataset.kind === "primary") ?? way[0];
+      const way = (page.edgesOf.get(name) ?? []).filter((edge) => (isForward ? edge.dataset.src : edge.dataset.dst) === name);
+      const edge = way.find((one) => one.dataset.kind === "primary") ?? way[0];
       node = edge && page.nodes.get(isForward ? edge.dataset.dst : edge.dataset.src);
       if (!node || node.classList.contains("nf-stage")) break;
     }
@@ -130,40 +214,77 @@
     const [x, y, width, height] = page.view;
     const isInside = box.x >= x && box.y >= y && box.x + box.width <= x + width && box.y + box.height <= y + height;
     if (!isInside) show(page, [box.x + box.width / 2 - width / 2, box.y + box.height / 2 - height / 2, width, height]);
-    node.focus({ preventScroll: true });
+    if (node.tabIndex < 0) choose(page, node); // the mark of a join
+    else node.focus({ preventScroll: true });
   }
 
-  function find(goOn) {
-    const page = pages[current];
-    const words = search.value.trim().toLowerCase();
-    const hits = words ? [...page.nodes.values()].filter((node) => (node.querySelector("title")?.textContent ?? "").toLowerCase().includes(words)) : [];
-    found.textContent = words ? String(hits.length) : "";
-    light(page, null);
-    for (const hit of hits) hit.classList.add("is-lit");
-    page.svg.classList.toggle("is-focused", hits.length > 0);
-    if (goOn) focusOn(page, hits[0]);
-  }
+  const KEYS = {
+    ArrowRight: (event) => (event.shiftKey ? pan(page, page.view[2] / 8, 0) : step(page, true)),
+    ArrowLeft: (event) => (event.shiftKey ? pan(page, -page.view[2] / 8, 0) : step(page, false)),
+    ArrowDown: () => pan(page, 0, page.view[3] / 8),
+    ArrowUp: () => pan(page, 0, -page.view[3] / 8),
+    Home: () => focusOn(page, page.stages[0]),
+    End: () => focusOn(page, page.stages.at(-1)),
+    "+": () => zoom(page, 0.8),
+    "=": () => zoom(page, 0.8),
+    "-": () => zoom(page, 1.25),
+    "0": () => showAll(page),
+    "/": () => search.focus(),
+    Escape: () => { document.activeElement?.blur?.(); choose(page, null); },
+  };
 
-  search.addEventListener("input", () => find(false));
-  search.addEventListener("keydown", (event) => { if (event.key === "Enter") find(true); });
-  document.getElementById("nf-fit").addEventListener("click", () => show(pages[current], pages[current].full.slice()));
-  next?.addEventListener("click", () => {
-    pages[current].section.hidden = true;
-    current = (current + 1) % pages.length;
-    pages[current].section.hidden = false;
-    next.textContent = pages[(current + 1) % pages.length].section.dataset.name;
-  });
   document.addEventListener("keydown", (event) => {
-    const page = pages[current];
-    if (event.target === search) { if (event.key === "Escape") { search.value = ""; find(false); search.blur(); } return; }
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "ArrowRight" || event.key === "ArrowLeft") step(page, event.key === "ArrowRight");
-    else if (event.key === "+" || event.key === "=") zoom(page, 0.8, ...middle(page));
-    else if (event.key === "-") zoom(page, 1.25, ...middle(page));
-    else if (event.key === "0") show(page, page.full.slice());
-    else if (event.key === "/") search.focus();
-    else if (event.key === "Escape") { document.activeElement?.blur?.(); light(page, null); }
-    else return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target === search || !KEYS[event.key]) return;
+    KEYS[event.key](event);
     event.preventDefault();
   });
+
+  // -- search ---------------------------------------------------------------------------------------------------
+
+  let turn = -1;
+
+  function find() {
+    const words = search.value.trim().toLowerCase();
+    turn = -1;
+    for (const one of pages) {
+      one.hits = words ? [...one.nodes.values()].filter((node) => one.words.get(node).includes(words)) : [];
+      one.chosen = null;
+    }
+    found.textContent = words ? `${page.hits.length} found` : "";
+    for (const one of [...pages.filter((other) => other !== page), page]) light(one);
+  }
+
+  search.addEventListener("input", find);
+  search.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && page.hits.length) {
+      turn = (turn + (event.shiftKey ? -1 : 1) + page.hits.length) % page.hits.length;
+      found.textContent = `${turn + 1} of ${page.hits.length}`;
+      const hit = page.hits[turn];
+      const [, , width, height] = page.view;
+      const box = hit.getBBox();
+      show(page, [box.x + box.width / 2 - width / 2, box.y + box.height / 2 - height / 2, width, height]);
+      choose(page, hit);
+    } else if (event.key === "Escape") {
+      search.value = "";
+      find();
+      search.blur();
+    } else return;
+    event.preventDefault();
+  });
+
+  // -- buttons and paper ----------------------------------------------------------------------------------------
+
+  document.getElementById("nf-in").addEventListener("click", () => zoom(page, 0.8));
+  document.getElementById("nf-out").addEventListener("click", () => zoom(page, 1.25));
+  document.getElementById("nf-fit").addEventListener("click", () => showAll(page));
+  tabs.forEach((tab, index) => tab.addEventListener("click", () => {
+    page.hovered = page.chosen = null;
+    light(page);
+    page = pages[index];
+    pages.forEach((one) => { one.section.hidden = one !== page; });
+    tabs.forEach((one) => one.setAttribute("aria-pressed", String(one === tab)));
+    find();
+  }));
+  window.addEventListener("beforeprint", () => page.svg.setAttribute("viewBox", page.full.join(" ")));
+  window.addEventListener("afterprint", () => show(page, page.view));
 })();

@@ -17,7 +17,7 @@ from neural_flow.errors import NeuralFlowWarning
 from neural_flow.export._base import render_bytes
 from neural_flow.export._lowering import number
 from neural_flow.export.svg import safe_id, svg_text
-from neural_flow.text_metrics import text_width
+from neural_flow.text_metrics import has_all_glyphs, shown_text, text_width
 
 NS = {"svg": "http://www.w3.org/2000/svg"}
 OPTIONS = ExportOptions()
@@ -74,6 +74,16 @@ def test_what_no_font_has_is_left_to_the_viewer_or_said():
     assert "中文".encode() in render_bytes(picture, ".svg")
     with pytest.warns(NeuralFlowWarning, match=r"no glyph for 2 characters \(U\+4E2D, U\+6587\).*--font"):
         render_bytes(picture, ".svg", ExportOptions(has_text_as_paths=True))
+
+
+def test_a_name_cannot_turn_the_direction_of_writing():
+    name = "\u202elive\tname"
+    mark = Text(x=0, y=5, text=name, size=5, color="#000000", group="stage-1")
+    group = MarkGroup(group_id="stage-1", title=f"{name}\nConv2d")
+    root = parsed(Scene(width=99, height=9, marks=(mark,), groups=(group,), title=name))
+    assert root.find(".//svg:text", NS).text == r"\u202elive\u0009name" == shown_text(name)
+    assert root.find(".//svg:g/svg:title", NS).text == "\\u202elive\tname\nConv2d"  # tooltips have lines
+    assert not has_all_glyphs(name[0])
 
 
 def test_text_as_paths_needs_no_font(scene):
