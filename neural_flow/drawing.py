@@ -164,8 +164,7 @@ class Route:
 class FramePlacement:
     """Where a frame stands; ``is_bracket`` where a box would enclose foreign nodes.
 
-    A frame that is broken at the end of a row has one placement per row; all but the first are ``is_continued`` and
-    carry no title.
+    A frame that is broken at the end of a row has one placement per row; all but the first are ``is_continued``.
     """
 
     frame_id: int

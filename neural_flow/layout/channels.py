@@ -34,8 +34,8 @@ class Line:
 
     left: list[float] = field(default_factory=list[float])
     right: list[float] = field(default_factory=list[float])
-    is_right_inside: list[bool] = field(default_factory=list[bool])
-    """Whether each right end lies in a frame that opens in this gap."""
+    right_frames: list[frozenset[int]] = field(default_factory=list[frozenset[int]])
+    """Which of the frames that open in this gap hold each right end."""
     is_left_inside: bool = False
     """Whether the line turns round within a frame that closes in this gap."""
     zone: Zone = Zone.BETWEEN
@@ -62,15 +62,13 @@ class Line:
         return min(self.right, key=lambda place: (abs(place - self.left[0]), place))
 
     def choose_zone(self) -> None:
-        """Jog inside an opening frame if all that jogs ends there."""
-        jogging = [
-            inside
-            for place, inside in zip(self.right, self.is_right_inside, strict=True)
-            if not self.left or any(abs(place - other) >= SAME_PLACE for other in self.left)
-        ]
-        if self.is_left_inside and not jogging:
+        """Jog inside the opening frames if all of the line ends in the same of them."""
+        is_jogging = any(
+            not self.left or any(abs(place - other) >= SAME_PLACE for other in self.left) for place in self.right
+        )
+        if self.is_left_inside and not is_jogging:
             self.zone = Zone.CLOSING
-        elif jogging and all(jogging) and len(self.left) < 2:
+        elif is_jogging and len(self.left) < 2 and len(set(self.right_frames)) == 1 and self.right_frames[0]:
             self.zone = Zone.OPENING
 
 
@@ -111,7 +109,7 @@ def make_channels(grid: Grid, x: list[float], in_ports: dict[int, float]) -> lis
         if not line.left:
             line.left.append(x[upper])
         line.right.append(end)
-        line.is_right_inside.append(bool(channel.opening) and _is_within(grid, lower, channel.opening))
+        line.right_frames.append(frozenset(grid.frames[lower]).intersection(channel.opening))
 
     for source, lanes in grid.buses.items():
         upper = source
@@ -135,7 +133,7 @@ def make_channels(grid: Grid, x: list[float], in_ports: dict[int, float]) -> lis
         entry = channels[grid.layer[target]]
         line = entry.line(-1 - index)
         line.right.extend([x[first], x[target] + in_ports.get(-1 - index, 0.0)])
-        line.is_right_inside.extend([bool(entry.opening) and _is_within(grid, first, entry.opening)] * 2)
+        line.right_frames.extend([frozenset(grid.frames[first]).intersection(entry.opening)] * 2)
     return channels
 
 

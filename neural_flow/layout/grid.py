@@ -146,12 +146,32 @@ def place_turns(grid: Grid) -> None:
                 hop = place[grid.hop_before(edge)]
                 sides[int(hop >= centre)].append((hop, edge))
         row = grid.rows[grid.layer[node]]
+        _take_passing_lanes(grid, node, sides)
         lanes: list[list[int]] = []
         for side in sides:
             lanes.append([_add_turn(grid, edge) for _, edge in sorted(side)])
         del row[len(row) - sum(map(len, lanes)) :]
         at = row.index(node)
         row[at : at + 1] = [*lanes[0], node, *lanes[1]]
+
+
+def _take_passing_lanes(grid: Grid, ring: int, sides: tuple[list[tuple[int, int]], list[tuple[int, int]]]) -> None:
+    """Let a line that passes beside the ring on its way to others turn into the ring from there, with no lane more."""
+    graph = grid.graph
+    row = grid.rows[grid.layer[ring]]
+    at = row.index(ring)
+    for side, neighbour in zip(sides, (at - 1, at + 1), strict=True):
+        if not 0 <= neighbour < len(row) or grid.is_node(row[neighbour]):
+            continue
+        passing = row[neighbour]
+        for hop, edge in side:
+            if grid.bus[passing] == graph.source[edge]:
+                side.remove((hop, edge))
+                grid.turns[edge] = passing
+                upper = grid.hop_before(edge)
+                grid.downs[upper].remove(ring)
+                grid.ups[ring].remove(upper)
+                break
 
 
 def _add_turn(grid: Grid, edge: int) -> int:

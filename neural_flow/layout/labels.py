@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from neural_flow.drawing import Box, Point, Route
@@ -12,7 +12,8 @@ from neural_flow.layout._base import ARROW_LABEL_GAP, HEAD_LENGTH
 CELL = 64.0
 SIDE_GAP = 4.0
 START_GAP = 5.0
-SLIDE = 4.0
+SLIDE = 2.0
+MAX_STEPS = 80
 CHORDS = 8
 MARGIN = 0.8
 
@@ -49,6 +50,36 @@ def _meet(first: Box, second: Box) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Slide:
+    """A label that may stand anywhere along a straight stretch."""
+
+    start: Box
+    dx: float
+    dy: float
+
+    def middle_of_free(self, is_free: Callable[[Box], bool]) -> Box | None:
+        """Return the middle of the longest free part, the one nearest to the middle of the stretch if several are."""
+        length = abs(self.dx) + abs(self.dy)
+        num_steps = max(1, min(MAX_STEPS, round(length / SLIDE)))
+        best: tuple[float, float] | None = None
+        first: int | None = None
+        for step in range(num_steps + 2):
+            is_open = step <= num_steps and is_free(self._at(step / num_steps))
+            if is_open and first is None:
+                first = step
+            elif not is_open and first is not None:
+                middle = (first + step - 1) / 2 / num_steps
+                found = (float(first - step), abs(middle - 0.5))
+                if best is None or found < (best[0], abs(best[1] - 0.5)):
+                    best = (found[0], middle)
+                first = None
+        return None if best is None else self._at(best[1])
+
+    def _at(self, share: float) -> Box:
+        return replace(self.start, x=self.start.x + share * self.dx, y=self.start.y + share * self.dy)
+
+
 def place_arrow_labels(
     routes: Sequence[Route],
     sizes: Mapping[int, tuple[float, float]],
@@ -82,14 +113,19 @@ def place_arrow_labels(
     return result
 
 
-def _free_place(candidates: Iterable[Box], occupancy: Occupancy, borders: Occupancy) -> Box | None:
+def _free_place(candidates: Iterable[Box | Slide], occupancy: Occupancy, borders: Occupancy) -> Box | None:
     """Return the first free place that crosses no border, else the first free one."""
     first: Box | None = None
-    for box in candidates:
-        if occupancy.is_free(box):
-            if borders.is_free(box):
-                return box
-            first = first or box
+    for candidate in candidates:
+        if isinstance(candidate, Slide):
+            inside = candidate.middle_of_free(lambda box: occupancy.is_free(box) and borders.is_free(box))
+            if inside is not None:
+                return inside
+            first = first or candidate.middle_of_free(occupancy.is_free)
+        elif occupancy.is_free(candidate):
+            if borders.is_free(candidate):
+                return candidate
+            first = first or candidate
     return first
 
 
@@ -123,7 +159,7 @@ def flatten(points: Sequence[Point]) -> list[Point]:
     return result
 
 
-def _candidates(route: Route, size: tuple[float, float], *, prefers_level: bool | None) -> Iterator[Box]:
+def _candidates(route: Route, size: tuple[float, float], *, prefers_level: bool | None) -> Iterator[Box | Slide]:
     points = list(route.points) if route.style == "orthogonal" else route.points[::3]
     start = max(0, route.num_shared_points - 1) if route.style == "orthogonal" else 0
     stretches = list(zip(points[start:], points[start + 1 :], strict=False))
@@ -142,7 +178,7 @@ def _is_level(a: Point, b: Point) -> bool:
     return abs(a[1] - b[1]) < MARGIN
 
 
-def _beside_level(a: Point, b: Point, size: tuple[float, float], head: float) -> Iterator[Box]:
+def _beside_level(a: Point, b: Point, size: tuple[float, float], head: float) -> Iterator[Box | Slide]:
     width, height = size
     low, high = min(a[0], b[0]), max(a[0], b[0])
     if a[0] < b[0]:
@@ -152,16 +188,17 @@ def _beside_level(a: Point, b: Point, size: tuple[float, float], head: float) ->
     room = high - low - width
     if room < 0:
         return
+    sides = [
+        Box(x=low, y=y, width=width, height=height) for y in (a[1] - ARROW_LABEL_GAP - height, a[1] + ARROW_LABEL_GAP)
+    ]
     places = [low + room / 2]
     if high - low > 3 * width:
         places.insert(0, low + START_GAP if a[0] < b[0] else high - START_GAP - width)
-    places += _slide(low, high - width)
-    for x in places:
-        for y in (a[1] - ARROW_LABEL_GAP - height, a[1] + ARROW_LABEL_GAP):
-            yield Box(x=x, y=y, width=width, height=height)
+    yield from (replace(side, x=x) for x in places for side in sides)
+    yield from (Slide(side, room, 0.0) for side in sides)
 
 
-def _beside_upright(a: Point, b: Point, size: tuple[float, float], head: float) -> Iterator[Box]:
+def _beside_upright(a: Point, b: Point, size: tuple[float, float], head: float) -> Iterator[Box | Slide]:
     """Try both sides of an upright stretch: the left first on the way down, the right first on the way up."""
     width, height = size
     low, high = min(a[1], b[1]), max(a[1], b[1])
@@ -173,12 +210,6 @@ def _beside_upright(a: Point, b: Point, size: tuple[float, float], head: float) 
     if room < 0:
         return
     left, right = a[0] - SIDE_GAP - width, a[0] + SIDE_GAP
-    sides = (left, right) if a[1] < b[1] else (right, left)
-    for y in [low + room / 2, *_slide(low, high - height)]:
-        for x in sides:
-            yield Box(x=x, y=y, width=width, height=height)
-
-
-def _slide(low: float, high: float) -> list[float]:
-    steps = min(40, int((high - low) / SLIDE) + 1)
-    return [low + index * SLIDE for index in range(steps)] + [high]
+    sides = [Box(x=x, y=low, width=width, height=height) for x in ((left, right) if a[1] < b[1] else (right, left))]
+    yield from (replace(side, y=low + room / 2) for side in sides)
+    yield from (Slide(side, 0.0, room) for side in sides)

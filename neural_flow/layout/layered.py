@@ -26,7 +26,8 @@ from neural_flow.layout.bands import GapNeeds, assign_bands
 from neural_flow.layout.channels import assign_tracks, make_channels
 from neural_flow.layout.coordinates import assign_coordinates
 from neural_flow.layout.frame_boxes import frame_boxes, frame_rooms
-from neural_flow.layout.frames import TITLE_INSET, FrameTree, build_tree, mark_elements, place_frames, title_strips
+from neural_flow.layout.frame_places import place_frames, title_strips
+from neural_flow.layout.frames import TITLE_INSET, FrameTree, build_tree, mark_elements
 from neural_flow.layout.graph import FlowGraph, adopt_forward_returns, build_graph, split_diagram
 from neural_flow.layout.grid import Grid, build_grid, place_turns
 from neural_flow.layout.labels import SIDE_GAP, place_arrow_labels
@@ -183,12 +184,13 @@ def make_sheet(draft: Draft, style: str) -> Sheet:
 def _place_all_frames(draft: Draft, obstacles: list[tuple[int, Box]]) -> list[FramePlacement]:
     """Return the frames of all rows. A frame that cannot be a box in one of its rows is a box in none."""
     rows = frame_boxes(draft.plan, draft.tree, draft.rooms, draft.direction)
+    rings = {index for index, shape in enumerate(draft.plan.shapes) if shape.is_ring}
     while True:
         placed: list[FramePlacement] = []
         titled: set[int] = set()
         broken: set[int] = set()
         for boxes in rows:
-            found = place_frames(draft.tree, boxes, obstacles, titled)
+            found = place_frames(draft.tree, boxes, obstacles, titled, rings)
             whole = {frame.frame_id for frame in found if not frame.is_bracket}
             broken |= {index for index in boxes if draft.tree.frames[index].frame_id not in whole}
             titled.update(boxes)

@@ -152,7 +152,7 @@ def _gap_after(places: UPlaces, node: int, following: int) -> float:
         gap = max(gap, 26.0)
     size = places.sizes[node]
     # a line that leaves the row behind the label needs white on both of its sides
-    return max(gap, size.label_width - size.width + (4.0 if taken else 1.0) * LABEL_SPACE)
+    return max(gap, size.label_width - size.width + (4.0 if taken else 2.0) * LABEL_SPACE)
 
 
 def place_run(places: UPlaces, run: list[int], start: float) -> None:

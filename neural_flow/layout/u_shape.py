@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from neural_flow.drawing import Box, Diagram, FramePlacement, Layout, LayoutOptions, Placement, Point, Sizes
 from neural_flow.layout._base import CLEARANCE, FRAME_PADDING, LAYOUT_STYLES, MIN_PORT_PITCH
-from neural_flow.layout.frames import TITLE_INSET, FrameTree, build_tree, place_frames, title_strips
+from neural_flow.layout.frame_places import place_frames, title_strips
+from neural_flow.layout.frames import TITLE_INSET, FrameTree, build_tree
 from neural_flow.layout.graph import FlowGraph, build_graph, split_diagram
 from neural_flow.layout.labels import place_arrow_labels
 from neural_flow.layout.layered import lay_out_part
@@ -105,7 +106,8 @@ def _place_clear_of_frames(
             places = place_compact(graph, shape, sizes, spacing, framed)
         else:
             places = place_u(graph, shape, sizes, spacing)
-        frames = place_frames(tree, _frame_boxes(places, tree), _obstacles(places))
+        rings = [node for node in range(graph.num_nodes) if places.is_ring(node)]
+        frames = place_frames(tree, _frame_boxes(places, tree), _obstacles(places), rings=rings)
         num_boxes = sum(not frame.is_bracket for frame in frames)
         if best is None or num_boxes > best[0]:
             best = (num_boxes, places, frames)

@@ -14,7 +14,6 @@ from neural_flow.scene.legend import cost_color, legend_marks
 from neural_flow.scene.look import Look, make_look
 from neural_flow.scene.options import SceneOptions
 from neural_flow.scene.space import bounds, contents, moved
-from neural_flow.scene.tracks import shared_way
 from neural_flow.scene.tooltips import (
     arrow_group,
     card_group,
@@ -24,6 +23,7 @@ from neural_flow.scene.tooltips import (
     frame_group,
     ring_group,
 )
+from neural_flow.scene.tracks import shared_way
 from neural_flow.theme import Theme
 
 __all__ = ["SceneOptions", "build_scene", "room_inside"]

@@ -12,7 +12,7 @@ from neural_flow.scene.shapes import Commands, circle, cross, saltire
 from neural_flow.scene.tracks import Track, commands_of, end_direction, own_part, shorten, track_of
 from neural_flow.theme import Theme
 
-MAX_SKIP_LABELS = 4
+MAX_SKIP_LABELS = 6
 """Beyond so many skips the legend alone says what the colour means."""
 EDGE_LAYER = 2.5
 RING_LAYER = 4.0

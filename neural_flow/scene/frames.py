@@ -73,14 +73,26 @@ def _title(frame: Frame, place: FramePlacement, obstacles: Sequence[Box], look: 
     theme = look.theme
     box = place.box
     badge_width = look.width_of(frame.badge, theme.badge_size, "bold") + 2 * theme.badge_pad if frame.badge else 0.0
-    room = max(box.width - 2 * _INSET - badge_width - (3.0 if frame.badge else 0.0), 12.0)
-    title = look.fitted(frame.title, theme.group_size, "regular", room) if frame.title else ""
-    title_width = look.width_of(title, theme.group_size) if title else 0.0
-    width = badge_width + title_width + (3.0 if badge_width and title_width else 0.0)
+    gap = 3.0 if frame.badge and frame.title else 0.0
+    room = max(box.width - 2 * _INSET - badge_width - gap, 12.0)
     baseline = box.y + _BRACKET_BASELINE if place.is_bracket else box.y + _TITLE_BASELINE
-    left = _title_x(box, width, baseline - theme.group_size, obstacles)
+    if place.is_continued:
+        choices = [words for words in _continued(frame.title) if look.width_of(words, theme.group_size) <= room]
+    else:
+        choices = [look.fitted(frame.title, theme.group_size, "regular", room) if frame.title else ""]
+    for title in choices:
+        width = badge_width + gap + (look.width_of(title, theme.group_size) if title else 0.0)
+        left, covered = _title_x(box, width, baseline - theme.group_size, obstacles)
+        if not (place.is_continued and covered):
+            return _title_marks(frame.badge, badge_width, title, left, width, baseline, theme)
+    return []
+
+
+def _title_marks(
+    badge: str, badge_width: float, title: str, left: float, width: float, baseline: float, theme: Theme
+) -> list[Mark]:
     marks: list[Mark] = []
-    if frame.badge:
+    if badge:
         height = theme.badge_size + 3.0
         pill = Rect(
             x=left,
@@ -96,7 +108,7 @@ def _title(frame: Frame, place: FramePlacement, obstacles: Sequence[Box], look: 
             Text(
                 x=left + badge_width / 2,
                 y=baseline,
-                text=frame.badge,
+                text=badge,
                 size=theme.badge_size,
                 weight="bold",
                 color=theme.paper,
@@ -104,13 +116,20 @@ def _title(frame: Frame, place: FramePlacement, obstacles: Sequence[Box], look: 
             )
         )
     if title:
-        x = left + width - title_width
+        x = left + (badge_width + 3.0 if badge else 0.0)
         marks.append(Text(x=x, y=baseline, text=title, size=theme.group_size, color=theme.sub))
     return marks
 
 
-def _title_x(box: Box, width: float, top: float, obstacles: Sequence[Box]) -> float:
-    """Return where a title starts: left, right or centred, the first of these that covers least."""
+def _continued(title: str) -> tuple[str, str]:
+    """Return what a frame is called where it goes on in another row, the fullest words first."""
+    return (f"{title} (continued)", f"… {title}") if title else ("(continued)", "…")
+
+
+def _title_x(box: Box, width: float, top: float, obstacles: Sequence[Box]) -> tuple[float, float]:
+    """Return where a title starts (left, right or centred, the first that covers least), and how much it covers."""
     left, right = box.x + _INSET, box.x + box.width - _INSET - width
     places = [Box(x=x, y=top, width=width, height=7.0) for x in (left, right, (left + right) / 2)]
-    return min(places, key=lambda place: round(covered_area(place, obstacles), 3)).x
+    covered = [round(covered_area(place, obstacles), 3) for place in places]
+    least = min(covered)
+    return places[covered.index(least)].x, least

@@ -3,7 +3,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neural_flow.layout.channels import OVERLAP_COST, Channel, Line, assign_tracks
+from neural_flow.layout.channels import OVERLAP_COST, Channel, Line, Zone, assign_tracks
 
 PLACES = st.integers(0, 12).map(lambda step: 10.0 * step)
 
@@ -20,7 +20,7 @@ def channels(draw):
     for index, end in enumerate(ends):
         line = channel.lines[index % num_lines]
         line.right.append(end)
-        line.is_right_inside.append(False)
+        line.right_frames.append(frozenset())
     return channel
 
 
@@ -73,7 +73,7 @@ def test_no_swap_of_two_neighbouring_tracks_saves_crossings(channel):
 
 
 def test_a_straight_line_takes_no_track():
-    channel = Channel(lines={0: Line(left=[5.0], right=[5.0], is_right_inside=[False])})
+    channel = Channel(lines={0: Line(left=[5.0], right=[5.0], right_frames=[frozenset()])})
     assign_tracks([channel])
     assert channel.lines[0].track == -1
     assert channel.num_tracks == [0, 0, 0]
@@ -82,10 +82,21 @@ def test_a_straight_line_takes_no_track():
 def test_nested_jogs_nest():
     """Two lines that swing to the same side take tracks in the order that keeps them apart."""
     lines = {
-        0: Line(left=[0.0], right=[30.0], is_right_inside=[False]),
-        1: Line(left=[10.0], right=[40.0], is_right_inside=[False]),
+        0: Line(left=[0.0], right=[30.0], right_frames=[frozenset()]),
+        1: Line(left=[10.0], right=[40.0], right_frames=[frozenset()]),
     }
     channel = Channel(lines=lines)
     assign_tracks([channel])
     assert lines[1].track < lines[0].track
     assert count_faults(channel) == (0, 0)
+
+
+def test_a_line_parts_inside_a_frame_only_if_all_of_it_goes_there():
+    frame, inner = frozenset({0}), frozenset({0, 1})
+    line = Line(left=[0.0], right=[0.0, 30.0], right_frames=[inner, inner])
+    line.choose_zone()
+    assert line.zone == Zone.OPENING
+    for frames in ([inner, frame], [frozenset(), frame], [frame, frozenset()], [frozenset(), frozenset()]):
+        line = Line(left=[0.0], right=[0.0, 30.0], right_frames=frames)
+        line.choose_zone()
+        assert line.zone == Zone.BETWEEN

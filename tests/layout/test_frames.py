@@ -1,9 +1,11 @@
 import diagrams
 import oracle
+import pytest
 
 from neural_flow.drawing import Box, LayoutOptions
 from neural_flow.layout.choose import lay_out
-from neural_flow.layout.frames import build_tree, place_frames
+from neural_flow.layout.frame_places import place_frames
+from neural_flow.layout.frames import build_tree
 
 
 def boxes(layout):
@@ -50,19 +52,33 @@ def test_frames_side_by_side_share_their_borders():
     assert len({(box.y, box.height) for box in boxes(layout).values()}) == 1
 
 
-def test_a_box_that_would_hold_a_foreign_node_becomes_a_bracket():
+def chain_with_frame(num_cards, members):
     build = diagrams.Builder()
-    for _ in range(5):
+    for _ in range(num_cards):
         build.card()
-    for node in range(4):
+    for node in range(num_cards - 1):
         build.arrow(node, node + 1)
-    build.frame("group", "ends", [1, 3])
-    diagram, sizes = build.done()
-    for direction in ("lr", "tb"):
-        layout = lay_out(diagram, sizes, LayoutOptions(direction=direction))
-        (frame,) = layout.frames
-        assert frame.is_bracket
-        assert oracle.faults(layout, diagram, sizes) == []
+    build.frame("group", "ends", members)
+    return build.done()
+
+
+def test_a_box_that_would_hold_a_foreign_node_becomes_a_bracket_over_the_longest_run():
+    diagram, sizes = chain_with_frame(6, [1, 3, 4, 5])
+    layout = lay_out(diagram, sizes, LayoutOptions(direction="lr"))
+    (frame,) = layout.frames
+    assert frame.is_bracket
+    body = {place.node_id: place.body for place in layout.placements}
+    assert body[2].x + body[2].width < frame.box.x <= body[3].x
+    assert frame.box.x + frame.box.width >= body[5].x + body[5].width
+    assert oracle.faults(layout, diagram, sizes) == []
+
+
+@pytest.mark.parametrize("direction", ["lr", "tb"])
+def test_nothing_claims_a_foreign_card_between_two_members(direction):
+    diagram, sizes = chain_with_frame(5, [1, 3])
+    layout = lay_out(diagram, sizes, LayoutOptions(direction=direction))
+    assert layout.frames == ()
+    assert oracle.faults(layout, diagram, sizes) == []
 
 
 def test_frames_that_overlap_as_sets_do_not_both_become_boxes():
