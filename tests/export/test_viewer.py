@@ -19,7 +19,8 @@ BROWSER = next((path for path in map(shutil.which, NAMES) if path), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="drives the page in a browser")
 
 HELPERS = """
-const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+window.requestAnimationFrame = (work) => setTimeout(work, 0);  // a browser without a screen may draw no frame
+const frame = () => new Promise((done) => setTimeout(done, 20));
 const svg = () => [...document.querySelectorAll(".nf-page")].find((page) => !page.hidden).querySelector("svg");
 const view = async () => { await frame(); return svg().getAttribute("viewBox").split(" ").map(Number); };
 const lit = () => [...svg().querySelectorAll(".is-lit")].map((part) => part.id).sort();
