@@ -80,6 +80,7 @@ class FlowGraph:
         ops: stage ops and glue, in execution order; refs are (index in ``ops``, output index).
         reads: by stage id, the values handed to it (beside those that its ops read).
         leaves: by stage id, the values of each of its output leaves, as ``Stage.outputs`` counts them.
+        unread: by stage id, those of ``reads`` that nothing in the stage takes in.
         is_inferred: nothing was observed; every edge only says what ran next.
         notes: what the reader of the figure should know.
     """
@@ -87,6 +88,7 @@ class FlowGraph:
     ops: tuple[FlowOp, ...]
     reads: Mapping[int, tuple[ValueRef, ...]]
     leaves: Mapping[int, tuple[tuple[ValueRef, ...], ...]] = field(default_factory=lambda: MappingProxyType({}))
+    unread: Mapping[int, frozenset[ValueRef]] = field(default_factory=lambda: MappingProxyType({}))
     is_inferred: bool = False
     notes: tuple[str, ...] = ()
 

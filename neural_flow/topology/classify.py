@@ -17,7 +17,8 @@ def link_kinds(num_nodes: int, links: Sequence[Link], counts: Sequence[bool] | N
     """Return the kind of each link of an acyclic graph.
 
     The primary link into a node comes from the predecessor with most ancestors (tie: the earlier call); signal goes
-    before plumbing. A link whose source is an ancestor of the primary source is a skip, any other one a merge.
+    before plumbing, and nobody is an ancestor by plumbing alone. A link whose source is an ancestor of the primary
+    source is a skip, any other one a merge.
 
     Args:
         num_nodes: nodes are their places in call order.
@@ -35,7 +36,9 @@ def link_kinds(num_nodes: int, links: Sequence[Link], counts: Sequence[bool] | N
     for node in topological_order(num_nodes, ((source, target) for source, target, _ in links)):
         closure = 1 << node
         for index in into[node]:
-            closure |= closures[links[index][0]]
+            source, _, is_plumbing = links[index]
+            if not is_plumbing:
+                closure |= closures[source]
         _classify(into[node], links, closures, counted, kinds)
         for index in into[node]:
             source = links[index][0]

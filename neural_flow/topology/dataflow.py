@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from neural_flow.errors import TopologyUnavailable
-from neural_flow.records import OpNode, Selection, Stage, Trace, ValueRef
+from neural_flow.records import OpNode, Selection, Stage, TensorMeta, Trace, ValueRef
 from neural_flow.topology._base import TOPOLOGY_SOURCES, FlowGraph, FlowOp, TopologyQuery
 from neural_flow.topology.ownership import Ownership, find_ownership, flat_refs, own_call_ids
+from neural_flow.topology.signals import FLOATING
 
 
 @TOPOLOGY_SOURCES.register("dataflow")
@@ -29,7 +30,8 @@ def dataflow_graph(query: TopologyQuery) -> FlowGraph:
     for stage in selection.stages:
         reads[stage.stage_id] = _stage_reads(stage, trace)
         leaves[stage.stage_id] = _stage_leaves(stage, trace)
-    return FlowGraph(ops=ops, reads=reads, leaves=leaves)
+    unread = {stage.stage_id: _unread(stage, trace) for stage in selection.stages}
+    return FlowGraph(ops=ops, reads=reads, leaves=leaves, unread=unread)
 
 
 def _input_owners(trace: Trace, selection: Selection) -> dict[int, int]:
@@ -68,6 +70,25 @@ def _stage_reads(stage: Stage, trace: Trace) -> tuple[ValueRef, ...]:
     if stage.kind == "probe":
         return trace.emits[stage.index].refs if stage.index < len(trace.emits) else ()
     return flat_refs([refs for call_id in own_call_ids(stage) for refs in trace.calls[call_id].input_refs])
+
+
+def _unread(stage: Stage, trace: Trace) -> frozenset[ValueRef]:
+    """Return the values that a stage is handed and of which it looks at the shape at most.
+
+    One number may be read where no op tells (as a Python number), and so may whole numbers, which count or choose;
+    nor do ops tell what a call reads that ran none (it raised, or it is fused code).
+    """
+    handed: set[ValueRef] = set()
+    used: set[ValueRef] = set()
+    for call in (trace.calls[call_id] for call_id in own_call_ids(stage)):
+        (handed if call.first_op_id < call.end_op_id else used).update(flat_refs(call.input_refs))
+        used.update(ref for op in trace.ops[call.first_op_id : call.end_op_id] for ref in op.parents)
+        used.update(flat_refs(call.output_refs))
+    return frozenset(ref for ref in handed - used if _is_large_float(trace.ops[ref[0]].outputs[ref[1]]))
+
+
+def _is_large_float(meta: TensorMeta) -> bool:
+    return meta.dtype.startswith(FLOATING) and meta.numel > 1
 
 
 def _stage_leaves(stage: Stage, trace: Trace) -> tuple[tuple[ValueRef, ...], ...]:

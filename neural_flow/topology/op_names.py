@@ -17,7 +17,8 @@ CARRIERS = frozenset((
     "to", "type", "float", "half", "double", "bfloat16", "long", "int", "short", "contiguous", "clone", "detach",
     "alias", "view", "reshape", "flatten", "squeeze", "unsqueeze", "permute", "transpose", "expand", "add", "sub",
     "mul", "div", "true_divide", "pad", "one_hot", "t", "getitem", "select", "slice", "chunk", "split", "unbind",
-    "narrow", "movedim", "swapaxes", "unflatten", "_to_copy", "lift_fresh_copy",
+    "narrow", "movedim", "swapaxes", "unflatten", "_to_copy", "lift_fresh_copy", "remainder", "fmod", "mod",
+    "floor_divide", "clamp", "clip", "roll", "flip", "masked_fill", "repeat", "repeat_interleave",
 ))  # fmt: skip
 VIEWS = frozenset((
     "view", "reshape", "flatten", "squeeze", "unsqueeze", "permute", "transpose", "expand", "t", "getitem",

@@ -16,6 +16,11 @@ def _is_floating(dtype: str) -> bool:
     return dtype.startswith(FLOATING)
 
 
+def is_integer(dtype: str) -> bool:
+    """Return whether values of ``dtype`` are whole numbers, which can name a place or a code."""
+    return dtype.startswith(("int", "uint"))
+
+
 def weighted_ops(ops: Sequence[FlowOp]) -> list[bool]:
     """Return for each op whether its result depends on a weight of two or more dims, read directly or through views.
 
@@ -79,8 +84,9 @@ def looked_up_values(
 ) -> set[tuple[int | None, ValueRef]]:
     """Return (owner of the reader, value) pairs: the ids or pixels that alone feed a weighted op.
 
-    Such ids are what a language model reads: they are no plumbing, although they are no signal either. A mask that
-    goes into attention beside the signal does not count.
+    Such ids are what a language model reads: they are no plumbing, although they are no signal either. Numbers may
+    be computed with on the way (the step of a diffusion model becomes waves), ids only handed on. A mask that goes
+    into attention beside the signal does not count.
     """
     found: set[tuple[int | None, ValueRef]] = set()
     used: dict[int, set[int | None]] = {}  # by op, the owners that look its result up
@@ -90,12 +96,22 @@ def looked_up_values(
             continue
         readers = used.get(index, ())
         is_reading = weighted[index] or (op.owner in readers if op.owner is not None else bool(readers))
-        if is_reading and (weighted[index] or is_carrier(op.target) or is_gatherer(op.target)):
+        if is_reading and (weighted[index] or is_carrier(op.target) or is_gatherer(op.target) or _is_number(op)):
             for parent in op.parents:
                 if not _is_bool(ops, parent):
                     found.add((op.owner, parent))
                     used.setdefault(parent[0], set()).add(op.owner)
     return found
+
+
+def is_floating_value(ops: Sequence[FlowOp], ref: ValueRef) -> bool:
+    """Return whether one value is known to be of real numbers."""
+    outputs = ops[ref[0]].outputs
+    return ref[1] < len(outputs) and _is_floating(outputs[ref[1]].dtype)
+
+
+def _is_number(op: FlowOp) -> bool:
+    return bool(op.outputs) and all(_is_floating(meta.dtype) for meta in op.outputs)
 
 
 def _is_bool(ops: Sequence[FlowOp], ref: ValueRef) -> bool:

@@ -14,7 +14,15 @@ from typing import TypeVar
 from neural_flow.records import EdgeMark, Stage, TensorMeta, ValueRef
 from neural_flow.topology._base import FlowGraph, FlowOp, Node
 from neural_flow.topology.op_names import keeps_ids, op_name
-from neural_flow.topology.signals import is_signal, looked_up_values, made_of_signal, signal_values, weighted_ops
+from neural_flow.topology.signals import (
+    is_floating_value,
+    is_integer,
+    is_signal,
+    looked_up_values,
+    made_of_signal,
+    signal_values,
+    weighted_ops,
+)
 
 T = TypeVar("T")
 
@@ -84,6 +92,7 @@ class _Contraction:
                 self._add_glue(index, op)
         for stage in self._stages:
             self._add_stage(stage, owned[stage.stage_id])
+        self._show_only_uses()
         return self._wires
 
     def _add_glue(self, index: int, op: FlowOp) -> None:
@@ -110,7 +119,13 @@ class _Contraction:
             through,
             marks,
             line.is_opaque or op.role == "opaque",
-            line.is_plain and (op.role == "alias" or keeps_ids(op.target)),
+            line.is_plain and (op.role == "alias" or keeps_ids(op.target) or self._chooses(op)),
+        )
+
+    def _chooses(self, op: FlowOp) -> bool:
+        """Return whether an op makes whole numbers of the signal: the place of the largest, the nearest code."""
+        return any(is_integer(meta.dtype) for meta in op.outputs) and any(
+            is_signal(self._signals, ref) for ref in op.parents
         )
 
     def _changes_shape(self, op: FlowOp) -> bool:
@@ -122,12 +137,14 @@ class _Contraction:
     def _gather(self, refs: Iterable[ValueRef], owner: int | None) -> Lines:
         """Return the lines that end in ``refs``, one an origin; what ``owner`` itself produced is none."""
         found: Lines = {}
+        unread = self._graph.unread.get(owner, ()) if owner is not None else ()
         for ref in refs:
-            has_signal = is_signal(self._signals, ref)
+            has_signal = is_signal(self._signals, ref) and ref not in unread
             for origin, line in self._lines_of(ref).items():
                 if origin == ("stage", owner):
                     continue
-                is_plumbing = not has_signal and not (line.is_plain and (owner, ref) in self._looked_up)
+                is_shown = (owner, ref) in self._looked_up and (line.is_plain or is_floating_value(self._ops, ref))
+                is_plumbing = not has_signal and not is_shown
                 known = found.get(origin)
                 found[origin] = _merge(known, line, ref, is_plumbing)
         return found
@@ -156,6 +173,29 @@ class _Contraction:
         self._wires.into_stage[stage_id] = lines
         if len(lines) > 1:
             self._wires.inside[stage_id] = self._meetings(stage_id, op_ids, list(lines))
+
+    def _show_only_uses(self) -> None:
+        """Show what a value is for where all that others read of it are choices: scores that only pick what goes on."""
+        leaving: dict[Node, list[tuple[int | None, Line]]] = {}
+        for join, lines in self._wires.into_join.items():
+            for origin, line in lines.items():
+                leaving.setdefault(origin, []).append((join, line))
+        for lines in self._wires.into_stage.values():
+            for origin, line in lines.items():
+                leaving.setdefault(origin, []).append((None, line))
+        queue: list[Node] = [("stage", s.stage_id) for s in self._stages if s.kind in ("module", "op")]
+        for join, lines in self._wires.into_join.items():
+            if not all(line.is_plumbing for line in lines.values()):
+                queue.append(("join", join))
+        while queue:
+            found = leaving.get(queue.pop(), [])
+            if any(not line.is_plumbing for _, line in found):
+                continue
+            for join, line in found:
+                if any(self._made_of_signal[index] for index, _ in line.arrived):
+                    line.is_plumbing = False
+                    if join is not None:
+                        queue.append(("join", join))
 
     def _meetings(self, stage_id: int, op_ids: list[int], origins: list[Node]) -> dict[Node, list[int]]:
         """Return, by origin, the ops inside a stage where its value arrives alone and meets another one."""

@@ -29,3 +29,13 @@ def test_only_stages_that_add_their_input_to_their_result_count(TraceDraft, choo
     topology = resolve_topology(trace, choose(trace, lambda call: call.path != ""))
     names = {stage.stage_id: stage.name for stage in topology.stages}
     assert [names[key] for key in topology.residual_stage_ids] == ["residual", "normed", "twice", "gated_residual"]
+
+
+def test_noise_and_masks_that_are_added_are_no_residual(TraceDraft, choose):
+    t = TraceDraft()
+    x, mask = t.input("x"), t.input("mask", dtype="int64")
+    with t.call("noisy", x) as out:
+        out.append(t.op("add", t.op("linear", x, weight=True), t.op("to", mask, dtype="float32")))
+    t.output(out[0])
+    trace = t.trace()
+    assert resolve_topology(trace, choose(trace, ["noisy"])).residual_stage_ids == ()

@@ -105,3 +105,50 @@ def test_quantized_numbers_are_signal(TraceDraft, choose, rows, dtype):
         ("x", "conv", False, "primary"),
         ("conv", "output", False, "primary"),
     }
+
+
+def test_the_step_of_a_diffusion_model_is_read_by_what_makes_waves_of_it(TraceDraft, choose, rows):
+    t = TraceDraft()
+    x, step = t.input("x"), t.input("step", (1,), "int64")
+    angle = t.op("mul", t.op("float", step, shape=(1, 1)), shape=(1, 3))
+    waves = t.op("cat", t.op("sin", angle), t.op("cos", angle), shape=(1, 6))
+    time = t.layer("time", waves, target="linear")
+    t.output(t.layer("body", t.op("add", x, time)))
+    trace = t.trace()
+    assert ("step", "time", False) in rows(resolve_topology(trace, choose(trace, ["time", "body"])), "plumbing")
+
+
+def test_hashed_ids_are_still_ids(TraceDraft, choose, rows):
+    t = TraceDraft()
+    ids = t.input("ids", (1, 6), "int64")
+    bucket = t.op("remainder", t.op("mul", t.op("add", ids, dtype="int64"), dtype="int64"), dtype="int64")
+    t.output(t.layer("words", bucket, target="embedding"))
+    trace = t.trace()
+    assert ("ids", "words", False) in rows(resolve_topology(trace, choose(trace, ["words"])), "plumbing")
+
+
+def test_a_code_chosen_by_the_signal_is_looked_up(TraceDraft, choose, rows):
+    t = TraceDraft()
+    distance = t.layer("encoder", t.input("x"))
+    code = t.op("max", distance, dtype="int64", shape=(1, 6))
+    t.output(t.layer("decoder", t.op("flatten", code, dtype="int64"), target="embedding"))
+    trace = t.trace()
+    assert ("encoder", "decoder", False) in rows(
+        resolve_topology(trace, choose(trace, ["encoder", "decoder"])), "plumbing"
+    )
+
+
+def test_scores_that_only_pick_are_shown_and_a_mask_beside_other_uses_is_not(TraceDraft, choose, rows):
+    t = TraceDraft()
+    x = t.input("x")
+    boxes, scores = t.layer("boxes", x), t.layer("scores", x)
+    best = t.op("cumsum", t.op("gt", scores, dtype="bool"), dtype="int64")
+    picked = t.op("gather", boxes, best)
+    body = t.layer("body", x)
+    mask = t.op("eq", body, dtype="bool")
+    t.output(t.layer("head", t.op("masked_fill", t.op("mul", body, picked), mask)))
+    trace = t.trace()
+    topology = resolve_topology(trace, choose(trace, ["boxes", "scores", "body", "head"]))
+    assert {("boxes", "head", False), ("scores", "head", False), ("body", "head", False)} <= rows(topology, "plumbing")
+    into = {flow.source: flow.plumbing for flow in topology.flows if flow.arrived and flow.arrived[0].dtype == "bool"}
+    assert all(into.values())

@@ -187,12 +187,31 @@ def test_a_result_inside_a_stage_that_others_reach_is_an_edge(TraceDraft, choose
         hidden = t.op("linear", x, weight=True, shape=(1, 6))
         out.append(t.op("linear", hidden, weight=True, shape=(1, 4)))
     with t.call("peek", out[0]) as seen:
-        seen.append(t.op("linear", hidden, weight=True, shape=(1, 2)))
+        seen.append(t.op("linear", out[0], hidden, weight=True, shape=(1, 2)))
     t.output(seen[0])
     trace = t.trace()
     topology = resolve_topology(trace, choose(trace, ["enc", "peek"]))
     edge = next(edge for edge in topology.edges if edge.target == 2)
     assert [meta.shape for meta in edge.tensors] == [(1, 4), (1, 6)]
+
+
+def test_what_a_module_is_handed_and_does_not_read_is_plumbing(TraceDraft, choose, rows):
+    t = TraceDraft()
+    x = t.input("x")
+    a, b = t.layer("a", x), t.layer("b", x)
+    number = t.layer("number", x, shape=(1, 1))
+    with t.call("reader", a, b, number) as out:
+        out.append(t.op("linear", a, weight=True))
+    with t.call("hands_on", out[0], b) as both:
+        both += [out[0], b]
+    t.output(both[0])
+    trace = t.trace()
+    names = ["a", "b", "number", "reader", "hands_on"]
+    assert rows(resolve_topology(trace, choose(trace, names)), "plumbing") == {
+        ("x", "a", False), ("x", "b", False), ("x", "number", False),
+        ("a", "reader", False), ("b", "reader", True), ("number", "reader", False),
+        ("reader", "hands_on", False), ("b", "hands_on", False), ("reader", "output", False),
+    }  # fmt: skip
 
 
 def test_opaque_glue_marks_its_edges_and_an_opaque_stage_does_not(TraceDraft, choose, rows):
