@@ -435,8 +435,14 @@ class Capture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurements:
-    """One number a stage, from an extra pass: FLOPs, seconds, bytes, gradient norms."""
+    """One number a stage, from an extra pass: FLOPs, seconds, bytes, gradient norms.
+
+    ``caption`` is what the legend calls it; ``detail`` follows the caption where the numbers depend on something that
+    a reader must know, such as the loss behind gradients.
+    """
 
     name: str
     unit: str
     by_stage: Mapping[int, float]
+    caption: str = ""
+    detail: str = ""

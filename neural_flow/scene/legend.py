@@ -9,17 +9,11 @@ from typing import Literal
 
 import numpy as np
 
-from neural_flow.drawing import Box, Image, Mark, Path, Rect, Text
-from neural_flow.records import Array
-from neural_flow.scene.cards import change_color, residual_marks
-from neural_flow.scene.connectors import RING_WORDS, head, kind_color, opaque_marks, ring_at
-from neural_flow.scene.faces import fill_of
-from neural_flow.scene.look import Look, unit_of
-from neural_flow.scene.options import CHANGES
+from neural_flow.drawing import Box, Image, Mark, Rect, Text
+from neural_flow.scene.legend_rows import Bar, Entry, bars_of, cost_palette, entries_of
+from neural_flow.scene.legend_samples import sample_marks
+from neural_flow.scene.look import Look
 from neural_flow.scene.space import floors_under
-from neural_flow.scene.words import family, value_text
-from neural_flow.summaries._planes import palette
-from neural_flow.theme import mix, rgb
 
 _GAP = 8.0
 _TEXT_GAP = 5.0
@@ -28,28 +22,8 @@ _BAR_GAP = 12.0
 _APART = 10.0
 """Growth of the page, in points, that one row of bars is worth."""
 _MAX_STEPS = 120
-_KIND_WORDS = {"primary": "trunk", "skip": "skip", "merge": "merge", "branch": "branch", "return": "next turn"}
 _BAR_CAPTION = 6.6
 _BAR_TOP = 9.0
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One row: a sample and its words."""
-
-    kind: Literal["arrow", "inferred", "opaque", "ring", "residual", "swatch", "dead"]
-    what: str
-    words: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Bar:
-    """A colour bar: what it scales and what stands at its ends."""
-
-    palette: Array
-    caption: str
-    low: str
-    high: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,48 +138,9 @@ def place_block(blocks: Sequence[Block], page: Box, obstacles: Sequence[Box], si
     return block, x, y
 
 
-def entries_of(look: Look) -> list[Entry]:
-    """Return the rows: kinds of arrows and rings that are there, families of cards without picture, marks."""
-    return [*_line_entries(look), *_card_entries(look)]
-
-
-def _line_entries(look: Look) -> list[Entry]:
-    arrows = look.diagram.arrows
-    entries = [
-        Entry("arrow", kind, words)
-        for kind, words in _KIND_WORDS.items()
-        if any(arrow.kind == kind and not arrow.inferred for arrow in arrows)
-    ]
-    symbols = dict.fromkeys(node.symbol for node in look.diagram.nodes if node.role == "ring")
-    entries += [Entry("ring", symbol, RING_WORDS.get(symbol, symbol or "join")) for symbol in symbols]
-    has_residual = any(node.has_residual for node in look.diagram.nodes)
-    entries += [Entry("residual", "", "residual inside")] if has_residual else []
-    entries += [Entry("inferred", "", "inferred")] if any(arrow.inferred for arrow in arrows) else []
-    entries += [Entry("opaque", "", "opaque code")] if any(arrow.opaque for arrow in arrows) else []
-    # A chain explains itself.
-    return [] if [entry.what for entry in entries] == ["primary"] else entries
-
-
-def _card_entries(look: Look) -> list[Entry]:
-    stages = [stage for node in look.diagram.nodes if (stage := look.stage_of(node)) is not None]
-    empty = [stage for stage in stages if look.summary_of(stage) is None]
-    families = {family(stage): fill_of(stage, look) for stage in empty if family(stage) != "data"}
-    entries = [Entry("swatch", color, name) for name, color in families.items()] if len(families) > 1 else []
-    found = {change for node in look.diagram.nodes if (change := look.change_of(node)) is not None}
-    found |= set(look.arrow_changes.values())
-    entries += [Entry("swatch", change_color(change, look.theme), change) for change in CHANGES if change in found]
-    shown = [summary for stage in stages if (summary := look.summary_of(stage)) is not None]
-    if any(any(summary.facts.get("dead", ())) for summary in shown):
-        entries.append(Entry("dead", "", "dead channel"))
-    if any(summary.facts.get("num_nan") for summary in shown):
-        entries.append(Entry("swatch", look.theme.not_a_number, "NaN"))
-    return entries
-
-
 def _entry_blocks(entries: Sequence[Entry], look: Look) -> list[Block]:
     theme = look.theme
-    widest = max(look.width_of(entry.words, theme.legend_size) for entry in entries)
-    column = theme.legend_sample + _TEXT_GAP + widest
+    column = max(_text_left(entry, look) + look.width_of(entry.words, theme.legend_size) for entry in entries)
     blocks: list[Block] = []
     for rows in range(1, len(entries) + 1):
         columns = ceil(len(entries) / rows)
@@ -216,16 +151,21 @@ def _entry_blocks(entries: Sequence[Entry], look: Look) -> list[Block]:
     return sorted(blocks, key=lambda block: abs(block.columns - 2))
 
 
+def _text_left(entry: Entry, look: Look) -> float:
+    """Return where the words of a row start: a note has no sample."""
+    return 0.0 if entry.kind == "note" else look.theme.legend_sample + _TEXT_GAP
+
+
 def _entries(entries: Sequence[Entry], block: Block, x: float, y: float, look: Look) -> list[Mark]:
     theme = look.theme
     marks: list[Mark] = []
     for index, entry in enumerate(entries):
         left = x + (index % block.columns) * (block.column_width + _COLUMN_GAP)
         middle = y + (index // block.columns + 0.5) * theme.legend_row
-        marks += _sample(entry, left, middle, look)
+        marks += sample_marks(entry, left, middle, look)
         marks.append(
             Text(
-                x=left + theme.legend_sample + _TEXT_GAP,
+                x=left + _text_left(entry, look),
                 y=middle + theme.legend_size * 0.36,
                 text=entry.words,
                 size=theme.legend_size,
@@ -233,71 +173,6 @@ def _entries(entries: Sequence[Entry], block: Block, x: float, y: float, look: L
             )
         )
     return marks
-
-
-def _sample(entry: Entry, left: float, middle: float, look: Look) -> list[Mark]:
-    theme = look.theme
-    if entry.kind == "ring":
-        return ring_at((left + theme.legend_sample / 2, middle), entry.what, theme)
-    if entry.kind == "residual":
-        return residual_marks(left + theme.legend_sample / 2, middle, look)
-    if entry.kind in ("swatch", "dead"):
-        color = theme.dead if entry.kind == "dead" else entry.what
-        box = Rect(x=left + 4, y=middle - 3.5, width=8, height=7, fill=color, stroke=theme.frame, stroke_width=0.4,
-                   layer=3.0)  # fmt: skip
-        line = Path(commands=(("M", left + 4, middle + 3.5), ("L", left + 12, middle - 3.5)), stroke=theme.sub,
-                    stroke_width=0.4, layer=3.1)  # fmt: skip
-        return [box, line] if entry.kind == "dead" else [box]
-    is_inferred = entry.kind == "inferred"
-    color = kind_color(entry.what if entry.kind == "arrow" else "primary", is_inferred, theme)
-    tip = left + theme.legend_sample
-    dash = tuple(length * theme.edge_width for length in theme.dash) if is_inferred else ()
-    line = (("M", left, middle), ("L", tip - theme.line_stop, middle))
-    marks: list[Mark] = [
-        Path(commands=line, stroke=color, stroke_width=theme.edge_width, dash=dash, layer=2.5),
-        Path(commands=head((tip, middle), (1.0, 0.0), theme), fill=color, layer=5.0),
-    ]
-    if entry.kind == "opaque":
-        marks += opaque_marks((left + theme.legend_sample * 0.4, middle), color, theme)
-    return marks
-
-
-def bars_of(look: Look, drawn: Sequence[Mark], cost_top: float) -> list[Bar]:
-    """Return the colour bars: one for each map that pictures are painted with, one for measured values."""
-    painted = {id(mark.palette) for mark in drawn if isinstance(mark, Image) and mark.palette is not None}
-    scope = _scope(look)
-    bars: list[Bar] = []
-    if id(palette(look.style, False)) in painted:
-        bars.append(Bar(look.style.sequential, f"activation ({scope})", "p1", "p99"))
-    if id(palette(look.style, True)) in painted:
-        bars.append(Bar(look.style.diverging, f"signed activation ({scope})", "−p99", "p99"))
-    if any(look.capture.attention.get(stage_id) for stage_id in _shown_stages(look)):
-        bars.append(Bar(look.style.sequential, "attention (scaled per head)", "0", "max"))
-    if look.options.color_by and cost_top > 0:
-        words = "parameters" if look.options.color_by == "params" else look.options.color_by
-        bars.append(Bar(cost_palette(look), words, "0", value_text(cost_top, unit_of(look))))
-    return bars
-
-
-def _shown_stages(look: Look) -> list[int]:
-    return [node.stage_id for node in look.diagram.nodes if node.stage_id is not None]
-
-
-def _scope(look: Look) -> str:
-    """Return what shares one scale: maps may be scaled by channel, matrices and vectors have one scale each."""
-    if look.options.norm != "channel":
-        return {"stage": "scaled per stage", "global": "one scale"}[look.options.norm]
-    shown = [look.capture.summaries[found] for found in _shown_stages(look) if found in look.capture.summaries]
-    has_planes = {"planes" in summary.arrays for summary in shown if "is_signed" in summary.facts}
-    if has_planes == {False}:
-        return "scaled per stage"
-    return "scaled per channel" if has_planes == {True} else "scaled per picture"
-
-
-def cost_palette(look: Look) -> Array:
-    """Return the uint8 ``[256, 3]`` colours of measured values, from almost paper to the branch colour."""
-    table = [rgb(mix(look.theme.branch, look.theme.paper, 0.04 + 0.76 * index / 255)) for index in range(256)]
-    return np.array(table, np.uint8)
 
 
 def cost_color(value: float, top: float, look: Look) -> str:

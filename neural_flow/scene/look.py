@@ -214,11 +214,10 @@ def label_lines(node: DiagramNode, look: Look) -> tuple[str, ...]:
     if facts:
         lines.append(" · ".join(facts))
     if look.options.color_by and (value := look.value_of(node.stage_ids)) is not None:
-        lines.append(value_text(value, unit_of(look)))
+        lines += [value_text(value, unit_of(look))] if is_worth_a_word(value, unit_of(look)) else []
     for found in look.measurements:
-        is_asked = found.name in look.options.numbers and found is not look.measured
-        if is_asked and (value := total_of(found, node.stage_ids)) is not None:
-            lines.append(f"{found.name} {value_text(value, found.unit)}")
+        if found.name in look.options.numbers and found is not look.measured:
+            lines += measured_text(found, node.stage_ids)
     stats = look.capture.stats.get(stage.stage_id)
     if look.options.has_stats and stats is not None and stats.mean is not None and stats.std is not None:
         lines.append(f"{stats.mean:.2g} ± {stats.std:.2g}".replace("-", "−"))
@@ -231,6 +230,22 @@ def total_of(measured: Measurements, stage_ids: tuple[int, ...]) -> float | None
     if not values:
         return None
     return hypot(*values) if measured.unit == "" else sum(values)
+
+
+def measured_text(found: Measurements, stage_ids: tuple[int, ...]) -> list[str]:
+    """Return what was measured of some stages as a line of text, or no line where it says nothing."""
+    value = total_of(found, stage_ids)
+    if value is None or not is_worth_a_word(value, found.unit):
+        return []
+    return [f"{found.name} {value_text(value, found.unit)}"]
+
+
+def is_worth_a_word(value: float, unit: str) -> bool:
+    """Return whether a number says something: no FLOP and no parameter are what most norms and activations have.
+
+    Of many operators torch counts nothing although they compute.
+    """
+    return value != 0 or unit not in ("FLOP", "parameters")
 
 
 def unit_of(look: Look) -> str:

@@ -6,8 +6,8 @@ from neural_flow.drawing import Arrow, DiagramNode, Frame, MarkGroup
 from neural_flow.records import Stage, TensorMeta, TensorStats
 from neural_flow.scene.connectors import RING_WORDS, arrow_title, group_of
 from neural_flow.scene.faces import attention_of
-from neural_flow.scene.look import Look, name_of, total_of
-from neural_flow.scene.words import count_text, value_text
+from neural_flow.scene.look import Look, measured_text, name_of
+from neural_flow.scene.words import count_text
 
 _MAX_TITLE = 150
 _MAX_NAMES = 24
@@ -43,8 +43,7 @@ def card_title(node: DiagramNode, stage: Stage, look: Look) -> str:
     lines += ["adds its input to its result"] if node.has_residual else []
     lines += _captured(stage, look)
     for found in look.measurements:
-        value = total_of(found, node.stage_ids)
-        lines += [f"{found.name} {value_text(value, found.unit)}"] if value is not None else []
+        lines += measured_text(found, node.stage_ids)
     if (change := look.change_of(node)) is not None:
         lines.append(f"{change} between the two models")
     if look.is_failed(node) and look.topology.failure is not None:

@@ -175,11 +175,12 @@ def infinity_marks(place: Box, pixels: Array, style: DrawStyle) -> list[Mark]:
             y = min(max(y, place.y + half), place.y + place.height - half)
             if len(shown) < _MAX_FLAGS and all(hypot(x - ox, y - oy) > 4 * half for ox, oy in shown):
                 shown.append((x, y))
-        marks += [_triangle(x, y, half, way, style) for x, y in shown]
+        marks += [triangle(x, y, half, way, style) for x, y in shown]
     return marks
 
 
-def _triangle(x: float, y: float, half: float, way: int, style: DrawStyle) -> Path:
+def triangle(x: float, y: float, half: float, way: int, style: DrawStyle) -> Path:
+    """Return the sign of an infinite value: its tip up where ``way`` is -1, down where it is 1."""
     base, tip = y - way * half, y + way * half
     commands = (("M", x - half, base), ("L", x + half, base), ("L", x, tip), ("Z",))
     return Path(commands=commands, fill=style.ink, stroke=style.paper, stroke_width=0.3, layer=FRAME_LAYER - 0.05)
@@ -189,8 +190,12 @@ def badge_marks(summary: Summary, box: Box, style: DrawStyle) -> tuple[Mark, ...
     """Return the warning badge at the top right of ``box``, if any value is NaN or infinite."""
     if not (summary.facts.get("num_nan") or summary.facts.get("num_inf")):
         return ()
+    return badge_at(box.x + box.width, box.y, style)
+
+
+def badge_at(x: float, y: float, style: DrawStyle) -> tuple[Mark, ...]:
+    """Return a warning badge round a point."""
     half = 3.2
-    x, y = box.x + box.width, box.y
     return (
         Rect(x=x - half, y=y - half, width=2 * half, height=2 * half, radius=half, fill=style.warning, layer=5.8),
         Text(x=x, y=y + 1.85, text="!", size=style.small_size, color=style.paper, weight="bold", anchor="middle"),

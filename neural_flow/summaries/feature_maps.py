@@ -68,10 +68,21 @@ class FeatureMaps:
         colors = palette(style, bool(facts.get("is_signed")), is_grey=bool(facts.get("is_grey")))
         shown = summary.arrays["planes"][: facts["num_planes"]]
         planes = [
-            Plane(pixels=pixels, palette=colors, is_dead=is_dead, is_constant=bool((pixels == MAX_INDEX // 2).all()))
-            for pixels, is_dead in zip(shown, facts["dead"], strict=True)
+            Plane(pixels=pixels, palette=colors, is_dead=is_dead, is_constant=is_constant)
+            for pixels, is_dead, is_constant in zip(shown, facts["dead"], constant_planes(summary), strict=True)
         ]
         return (*stack_marks(box, planes, style), *badge_marks(summary, box, style))
+
+
+def constant_planes(summary: Summary) -> list[bool]:
+    """Return for each drawn channel whether it is constant without being dead; nothing for other kinds."""
+    if summary.kind != "feature_maps" or "planes" not in summary.arrays:
+        return []
+    shown = summary.arrays["planes"][: summary.facts["num_planes"]]
+    return [
+        not is_dead and bool((pixels == MAX_INDEX // 2).all())
+        for pixels, is_dead in zip(shown, summary.facts["dead"], strict=True)
+    ]
 
 
 def _channels_first(tensor: torch.Tensor, context: SummaryContext) -> torch.Tensor:

@@ -163,6 +163,6 @@ def measuring_session(
         yield session
 
 
-def result(name: str, unit: str, by_stage: Mapping[int, float]) -> Measurements:
+def result(name: str, unit: str, by_stage: Mapping[int, float], *, caption: str = "", detail: str = "") -> Measurements:
     """Return the record, in the order of the stages."""
-    return Measurements(name=name, unit=unit, by_stage=dict(sorted(by_stage.items())))
+    return Measurements(name=name, unit=unit, by_stage=dict(sorted(by_stage.items())), caption=caption, detail=detail)

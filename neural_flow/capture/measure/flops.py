@@ -39,7 +39,7 @@ def measure_flops(
         counter,
     ):
         model(*session.args, **session.kwargs)
-    return result("flops", "FLOP", meter.by_stage)
+    return result("flops", "FLOP", meter.by_stage, caption="FLOPs")
 
 
 class _FlopMeter(Meter):

@@ -50,7 +50,8 @@ def measure_gradient(
             raise ValueError("gradients were asked for, but the output depends on nothing that requires one")
         torch.autograd.grad(loss, leaves, allow_unused=True)
         by_stage = {stage_id: sqrt(float(square)) for stage_id, square in meter.squares.items()}
-    return result("gradient", "", by_stage)
+        detail = f"of {loss_words(output, options.loss)}"
+    return result("gradient", "", by_stage, caption="gradient norm", detail=detail)
 
 
 def loss_of(output: Any, args: tuple[Any, ...], loss: Loss | None) -> torch.Tensor:
@@ -74,6 +75,16 @@ def loss_of(output: Any, args: tuple[Any, ...], loss: Loss | None) -> torch.Tens
     if not squares:
         raise ValueError("gradients were asked for, but the output holds no floating-point tensor")
     return torch.cat([square.double() for square in squares]).mean()
+
+
+def loss_words(output: Any, loss: Loss | None) -> str:
+    """Return which scalar ``loss_of`` takes, in words."""
+    if loss is not None:
+        return getattr(loss, "__name__", type(loss).__name__)
+    own = getattr(output, "loss", None)
+    if isinstance(own, torch.Tensor) and own.numel() == 1:
+        return "the model's own loss"
+    return "the mean square of all outputs"
 
 
 class _GradientMeter(Meter):

@@ -43,7 +43,7 @@ def measure_memory(
         live,
     ):
         model(*session.args, **session.kwargs)
-    return result("memory", "B", meter.by_stage)
+    return result("memory", "B", meter.by_stage, caption="peak memory")
 
 
 class _MemoryMeter(Meter):

@@ -42,7 +42,7 @@ def measure_saved(
         with torch.autograd.graph.saved_tensors_hooks(meter.pack, _unpack):
             model(*session.args, **session.kwargs)
         meter.kept.clear()
-    return result("saved", "B", meter.by_stage)
+    return result("saved", "B", meter.by_stage, caption="saved for backward")
 
 
 class _SavedMeter(Meter):

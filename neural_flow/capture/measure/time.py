@@ -42,7 +42,7 @@ def measure_time(
             model(*session.args, **session.kwargs)
         if run:
             best = {key: min(value, best.get(key, value)) for key, value in meter.by_stage.items()}
-    return result("time", "s", best)
+    return result("time", "s", best, caption="time of forward")
 
 
 class _TimeMeter(Meter):

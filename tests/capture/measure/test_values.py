@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from neural_flow.capture.measure._base import MEASUREMENTS, MeasureOptions
-from neural_flow.capture.measure.gradient import loss_of
+from neural_flow.capture.measure.gradient import loss_of, loss_words
 from neural_flow.capture.metadata import run_metadata_pass
 from neural_flow.records import ModelInfo, Stage, Topology
 
@@ -136,3 +137,21 @@ def test_gradients_of_nothing_are_refused() -> None:
     model = nn.Sequential(nn.Linear(3, 3)).requires_grad_(False)
     with pytest.raises(ValueError, match="depends on nothing"):
         by_path("gradient", model, (torch.randn(2, 3),), "0")
+
+
+def test_the_loss_behind_gradients_is_named() -> None:
+    class Scored(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return SimpleNamespace(loss=self.fc(x).sum())
+
+    def my_loss(output: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+        return output.sum()
+
+    x = torch.randn(2, 4)
+    assert loss_words(nn.Linear(4, 2)(x), None) == "the mean square of all outputs"
+    assert loss_words(Scored()(x), None) == "the model's own loss"
+    assert loss_words(x, my_loss) == "my_loss"
