@@ -139,7 +139,7 @@
       const part = partAt(event);
       document.activeElement?.blur?.();
       if (part?.tabIndex >= 0) part.focus({ preventScroll: true });
-      else choose(page, part);
+      choose(page, part);
     });
     // On the section: browsers let the keyboard stop at an svg that listens to focus itself.
     page.section.addEventListener("focusin", (event) => choose(page, partAt(event)));
@@ -214,8 +214,8 @@
     const [x, y, width, height] = page.view;
     const isInside = box.x >= x && box.y >= y && box.x + box.width <= x + width && box.y + box.height <= y + height;
     if (!isInside) show(page, [box.x + box.width / 2 - width / 2, box.y + box.height / 2 - height / 2, width, height]);
-    if (node.tabIndex < 0) choose(page, node); // the mark of a join
-    else node.focus({ preventScroll: true });
+    node.focus({ preventScroll: true });
+    choose(page, node); // a window in the background tells nobody of a new focus
   }
 
   const KEYS = {
