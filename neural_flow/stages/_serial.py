@@ -147,14 +147,25 @@ class _Run:
         return found
 
     def is_dense(self, candidate: _Candidate) -> bool:
-        """Return whether a member reads an earlier one that is neither the first nor its predecessor."""
-        for member in range(3, candidate.count):
-            for position in self._positions(candidate.start, candidate.period, member):
-                for source in self._reads[position]:
-                    other = (source - candidate.start) // candidate.period
-                    if source >= candidate.start and 0 < other < member - 1:
-                        return True
-        return False
+        """Return whether a member reads an earlier one that is neither the first nor its predecessor.
+
+        A join behind the last member may read all of them: then the run hands out every result, and is not dense.
+        """
+        last = candidate.count - 1
+        is_joined = any(self._reads_back(candidate, member, self._reads, 0) for member in range(2, last))
+        return any(
+            self._reads_back(candidate, member, self._reads if member < last or is_joined else self._sources, 1)
+            for member in range(3, candidate.count)
+        )
+
+    def _reads_back(self, candidate: _Candidate, member: int, reads: list[set[int]], first: int) -> bool:
+        """Return whether a member reads one from number ``first`` on that is not its predecessor."""
+        start, period = candidate.start, candidate.period
+        return any(
+            source >= start and first <= (source - start) // period < member - 1
+            for position in self._positions(start, period, member)
+            for source in reads[position]
+        )
 
     def _place(self, source: int) -> int:
         # an op outside the call is negative already; a sibling outside this sequence keeps its own number far below

@@ -127,3 +127,40 @@ def test_ops_are_told_apart_by_the_module_that_ran_them_and_counted_in_its_frame
         "linear first", "relu", "linear second", "relu (2nd)",
         "add", "linear", "relu", "add (2nd)", "linear",
     ]  # fmt: skip
+
+
+def test_a_run_that_hands_out_every_result_is_not_dense():
+    class Taps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(Double(4, 4) for _ in range(6))
+            self.head = nn.Conv2d(24, 2, 1)
+
+        def forward(self, x):
+            found = []
+            for layer in self.layers:
+                x = layer(x)
+                found.append(x)
+            return self.head(torch.cat(found, dim=1))
+
+    (fold,) = selection_of(Taps(), torch.randn(1, 4, 8, 8)).folds
+    assert (fold.count, fold.is_dense) == (6, False)
+
+
+def test_a_run_in_which_everything_reads_everything_before_is_dense():
+    class Dense(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Sequential(nn.LazyConv2d(4, 1), nn.Conv2d(4, 4, 1)) for _ in range(6))
+            self.head = nn.LazyConv2d(2, 1)
+
+        def forward(self, x):
+            found = [x]
+            for layer in self.layers:
+                found.append(layer(torch.cat(found, dim=1)))
+            return self.head(torch.cat(found, dim=1))
+
+    net, x = Dense(), torch.randn(1, 4, 8, 8)
+    net(x)
+    (fold,) = selection_of(net, x).folds
+    assert (fold.count, fold.is_dense) == (6, True)
