@@ -7,7 +7,7 @@ never imported and rcParams change only inside ``drawing_state``.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import sqrt
@@ -21,7 +21,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.path import Path as Outline
 from matplotlib.transforms import Affine2D
 
-from neural_flow.drawing import ExportOptions, Image, Mark, Path, Rect, Scene, Text
+from neural_flow.drawing import Box, ExportOptions, Image, Mark, Path, Rect, Scene, Text
 from neural_flow.export._lowering import enlarged, in_paint_order, left_of, rgba_of
 from neural_flow.export.mpl._paths import drawing_state, glyph, rgba_floats, shape_outline
 from neural_flow.records import Array
@@ -30,54 +30,48 @@ from neural_flow.text_metrics import Weight, glyph_places, text_runs
 _MAX_ENLARGED_PIXELS = 48e6
 
 
-def pdf(
-    scenes: Iterable[Scene], options: ExportOptions, words: dict[str, str], scale_of: Callable[[Scene], float]
-) -> bytes:
-    """Return ``scenes`` as the pages of a PDF; no date and no program name is in it."""
+def pdf(pages: Iterable[tuple[Scene, Box, Sequence[Mark]]], options: ExportOptions, words: dict[str, str]) -> bytes:
+    """Return a PDF of pages: the scene, the window of it that the page shows, and the marks in that window.
+
+    No date and no program name is in it.
+    """
     buffer = io.BytesIO()
     metadata: dict[str, Any] = {"CreationDate": None, "Creator": None, "Producer": None, **words}
-    with drawing_state(), PdfPages(buffer, metadata=metadata) as pages:
-        for scene in scenes:
-            zoom = scale_of(scene)
-            size = (scene.width * zoom / 72, scene.height * zoom / 72)
+    with drawing_state(), PdfPages(buffer, metadata=metadata) as file:
+        for scene, window, marks in pages:
+            size = (window.width / 72, window.height / 72)
             figure = Figure(figsize=size, dpi=72, facecolor=scene.background or "none", edgecolor="none")
-            figure.add_artist(_Marks(scene, options, zoom))
-            pages.savefig(figure, dpi=72)
+            figure.add_artist(_Marks(marks, window, options, _density(scene)))
+            file.savefig(figure, dpi=72)
     return buffer.getvalue()
 
 
 class _Marks(Artist):
-    """All marks of a page, ``zoom`` times as large."""
+    """All marks of a page."""
 
-    def __init__(self, scene: Scene, options: ExportOptions, zoom: float) -> None:
+    def __init__(self, marks: Sequence[Mark], window: Box, options: ExportOptions, density: float) -> None:
         super().__init__()
-        self._scene = scene
-        self._zoom = zoom
+        self._marks = marks
+        self._window = window
         self._options = options
+        self._density = density
 
     def draw(self, renderer: Any) -> None:
         """Draw every mark in paint order."""
-        figure = self.get_figure()
-        assert figure is not None
-        brush = _Brush(renderer, self._zoom, figure.bbox.height, self._options, _density(self._scene))
-        for mark in in_paint_order(self._scene.marks):
+        brush = _Brush(renderer, self._window, self._options, self._density)
+        for mark in in_paint_order(self._marks):
             brush.draw(mark)
 
 
 class _Brush:
-    """Draws single marks on a renderer whose unit is the point.
+    """Draws single marks on a renderer whose unit is the point; ``density`` is the least pixels a point of pictures."""
 
-    ``zoom`` scales the page, ``height`` is the scaled page's, ``density`` the least number of pixels a point of
-    pictures. Line widths and dashes stay in points: renderers scale these themselves.
-    """
-
-    def __init__(self, renderer: Any, zoom: float, height: float, options: ExportOptions, density: float) -> None:
+    def __init__(self, renderer: Any, window: Box, options: ExportOptions, density: float) -> None:
         self._density = density
         self._renderer = renderer
-        self._zoom = zoom
-        self._height = height
+        self._left, self._bottom = window.x, window.y + window.height
         self._options = options
-        self._to_device = Affine2D().scale(zoom, -zoom).translate(0, height)
+        self._to_device = Affine2D().scale(1, -1).translate(-self._left, self._bottom)
 
     def draw(self, mark: Mark) -> None:
         match mark:
@@ -101,9 +95,9 @@ class _Brush:
             gc.set_linewidth(0.0)
         else:
             gc.set_foreground(rgba_floats(mark.stroke), isRGBA=True)
-            gc.set_linewidth(mark.stroke_width * self._zoom)
+            gc.set_linewidth(mark.stroke_width)
             if isinstance(mark, Path) and mark.dash:
-                gc.set_dashes(0, [length * self._zoom for length in mark.dash])
+                gc.set_dashes(0, list(mark.dash))
         face = None if mark.fill is None else rgba_floats(mark.fill)
         self._renderer.draw_path(gc, shape_outline(mark), self._to_device, face)
         gc.restore()
@@ -111,27 +105,26 @@ class _Brush:
     def _text(self, mark: Text) -> None:
         gc = self._renderer.new_gc()
         gc.set_foreground(rgba_floats(mark.color), isRGBA=True)
-        left, y = left_of(mark, self._options.font_file), self._height - mark.y * self._zoom
+        left, y = left_of(mark, self._options.font_file) - self._left, self._bottom - mark.y
         for run in text_runs(mark.text, mark.size, mark.weight, self._options.font_file):
-            font = FontProperties(fname=run.file, size=mark.size * self._zoom)
-            self._renderer.draw_text(gc, (left + run.x) * self._zoom, y, run.text, font, 0, ismath=False)
+            font = FontProperties(fname=run.file, size=mark.size)
+            self._renderer.draw_text(gc, left + run.x, y, run.text, font, 0, ismath=False)
         gc.restore()
 
     def _outlined_text(self, mark: Text) -> None:
         gc = self._renderer.new_gc()
         gc.set_linewidth(0.0)
-        place = left_of(mark, self._options.font_file) * self._zoom, self._height - mark.y * self._zoom
-        to_device = Affine2D().scale(mark.size * self._zoom).translate(*place)
+        left = left_of(mark, self._options.font_file)
+        to_device = Affine2D().scale(mark.size).translate(left - self._left, self._bottom - mark.y)
         shape = _text_outline(mark.text, mark.weight, self._options.font_file)
         self._renderer.draw_path(gc, shape, to_device, rgba_floats(mark.color))
         gc.restore()
 
     def _image(self, mark: Image) -> None:
         gc = self._renderer.new_gc()
-        width, height = mark.width * self._zoom, mark.height * self._zoom
         pixels = rgba_of(replace(mark, pixels=enlarged(mark, self._density)))
-        x, y = mark.x * self._zoom, self._height - mark.y * self._zoom - height
-        self._renderer.draw_image(gc, x, y, pixels[::-1], Affine2D().scale(width, height))
+        x, y = mark.x - self._left, self._bottom - mark.y - mark.height
+        self._renderer.draw_image(gc, x, y, pixels[::-1], Affine2D().scale(mark.width, mark.height))
         gc.restore()
 
 

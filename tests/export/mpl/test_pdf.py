@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import re
+import time
 import zlib
 from dataclasses import replace
 
-import pytest
-
-from neural_flow.drawing import ExportOptions, Scene
+from neural_flow.drawing import ExportOptions, Scene, Text
 from neural_flow.export._base import render_bytes
-from neural_flow.export.mpl.pdf import scale_of
 
 
 def test_words_fonts_and_no_date(picture):
@@ -36,14 +34,19 @@ def test_each_scene_is_a_page(picture, scene):
     assert boxes(render_bytes(replace(picture, scenes=(scene, wide)), ".pdf")) == [(120, 80), (300.5, 80)]
 
 
-def test_huge_pages_are_scaled_to_what_readers_open(picture, scene):
-    huge = replace(scene, width=28_800.0, height=7_200.0)
-    assert scale_of(huge) == 0.5
-    assert scale_of(scene) == 1
-    data = render_bytes(replace(picture, scenes=(huge,)), ".pdf")
-    assert boxes(data) == [(14_400, 3_600)]
-    widths = re.findall(rb"([\d.]+) w\b", contents(data))
-    assert 0.525 in [pytest.approx(float(width)) for width in widths]
+def test_huge_pages_become_several(picture, scene):
+    text = Text(x=30_000, y=40, text="far", size=8, color="#000000")
+    huge = replace(scene, width=30_100.0, marks=(*scene.marks, text))
+    found = boxes(render_bytes(replace(picture, scenes=(huge, scene)), ".pdf"))
+    assert len(found) == 3 + 1 - 1  # the middle part of the page is empty
+    assert all(max(box) <= 14_400 for box in found)
+    assert found[-1] == (120, 80)
+
+
+def test_the_same_picture_gives_the_same_bytes(picture):
+    first = render_bytes(picture, ".pdf")
+    time.sleep(1.1)  # a date would show
+    assert render_bytes(picture, ".pdf") == first
 
 
 def contents(data: bytes) -> bytes:
