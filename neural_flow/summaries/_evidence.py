@@ -7,6 +7,9 @@ blue. Shape alone proves neither, so values are shown as they are unless somethi
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence, Set
+from dataclasses import replace
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -46,7 +49,13 @@ FEATURE_OPS = frozenset((
     "batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "normalize", "max_pool2d", "avg_pool2d",
     "adaptive_avg_pool2d",
 ))  # fmt: skip
+SIGMOIDS = frozenset(("sigmoid", "hardsigmoid"))
 BOUNDED_OPS = frozenset(("sigmoid", "tanh", "clamp", "clip", "hardtanh", "hardsigmoid"))
+PICKING_OPS = frozenset(("max", "amax", "min", "amin", "topk", "sort", "gather", "norm", "vector_norm"))
+"""What picks of scores of classes is no longer one a class."""
+_SEGMENTERS = frozenset((
+    "unet", "vnet", "unetr", "segnet", "segformer", "deeplab", "fcn", "segmenter", "maskformer",
+))  # fmt: skip
 _LINEAR_OPS = frozenset(("linear", "matmul", "addmm", "mm", "bmm", "einsum", "softmax", "log_softmax", "conv1d"))
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
@@ -70,11 +79,16 @@ def meaning_of(context: SummaryContext) -> Meaning | None:
     for place, name in enumerate((context.name, *context.makers)):
         words = words_of(name)
         for meaning, known in _WORDS.items():
-            if not known.isdisjoint((*words, "".join(words))):
+            if _holds(words, known):
                 return meaning
         if place == 0 and not _NAMES_OF_PICTURES.isdisjoint(words):
             return "picture"
     return None
+
+
+def _holds(words: Sequence[str], known: Set[str]) -> bool:
+    """Return whether one of the words is known, or two that follow each other as one: ``U``, ``Net``."""
+    return not known.isdisjoint((*words, *(first + second for first, second in pairwise(words))))
 
 
 def last_op(context: SummaryContext) -> str:
@@ -91,10 +105,11 @@ def are_class_scores(scores: torch.Tensor, context: SummaryContext) -> bool:
     """Return whether something speaks for the values ``[K]`` being scores of K classes."""
     if len(context.labels) == scores.numel() or are_shares(scores):
         return True
-    meaning = meaning_of(context)
+    is_picked = last_op(context) in PICKING_OPS
+    meaning = meaning_of(replace(context, makers=()) if is_picked else context)
     if meaning is not None:
         return meaning == "classes"
-    is_plain = last_op(context) not in FEATURE_OPS and not _is_normalised(scores)
+    is_plain = not is_picked and last_op(context) not in FEATURE_OPS and not _is_normalised(scores)
     return is_plain and scores.numel() >= _MIN_HEAD_CLASSES and is_made_by_head(context)
 
 
@@ -109,7 +124,8 @@ def are_token_scores(context: SummaryContext) -> bool:
 def are_pixel_scores(scores: torch.Tensor, context: SummaryContext) -> bool:
     """Return whether maps ``[K, ...]`` as large as the input may be scores of K classes, or of one against the rest.
 
-    The size alone speaks for it, unless a name, the last op or the range speaks against it.
+    The size alone speaks for several classes, unless a name, the last op or the range speaks against them. A single
+    map may as well be a depth, a field, a picture: there a name must speak for it, or a sigmoid.
     """
     meaning = meaning_of(context)
     if meaning is not None:
@@ -118,9 +134,8 @@ def are_pixel_scores(scores: torch.Tensor, context: SummaryContext) -> bool:
         return False
     if scores.shape[0] > 1:
         return True
-    low, high = (float(end) for end in torch.aminmax(as_real(scores)))
-    # a map that stays above zero and leaves [0, 1] is a distance, a height or a count
-    return not (low >= 0 and high > 1)
+    is_segmenter = any(_holds(words_of(name), _SEGMENTERS) for name in context.makers)
+    return is_segmenter or last_op(context) in SIGMOIDS
 
 
 def are_shares(values: torch.Tensor, dim: int = 0) -> bool:

@@ -7,7 +7,7 @@ import torch
 from neural_flow.drawing import Box, Mark, Rect, Text
 from neural_flow.records import Summary
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
-from neural_flow.summaries._evidence import are_class_scores, are_shares, are_token_scores, last_op
+from neural_flow.summaries._evidence import SIGMOIDS, are_class_scores, are_shares, are_token_scores, last_op
 from neural_flow.summaries._pixels import as_real, largest
 from neural_flow.summaries._planes import IMAGE_LAYER, badge_marks
 from neural_flow.text_metrics import ellipsize, text_width
@@ -18,7 +18,6 @@ _MIN_VOCABULARY = 256
 _MAX_CLASSES = 32768
 _MIN_SHARE = 0.01
 """Below this the most probable class is no find."""
-_SIGMOIDS = frozenset(("sigmoid", "hardsigmoid"))
 
 
 @SUMMARIES.register("class_logits")
@@ -46,7 +45,7 @@ class ClassLogits:
         is_sequence = tensor.dim() == 2 and min(tensor.shape) > 1
         scores = as_real(tensor[-1] if is_sequence else tensor.reshape(-1)).double()
         # what a sigmoid made are probabilities of their own, which a softmax would flatten
-        is_independent = last_op(context) in _SIGMOIDS and not are_shares(scores)
+        is_independent = last_op(context) in SIGMOIDS and not are_shares(scores)
         is_probability = is_independent or (bool((scores >= 0).all()) and are_shares(scores))
         shares = scores if is_probability else torch.softmax(scores.nan_to_num(-torch.inf, 1e300, -torch.inf), dim=0)
         shares = shares.nan_to_num(0.0, 1.0, 0.0)

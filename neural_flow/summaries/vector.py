@@ -7,8 +7,16 @@ import torch
 from neural_flow.drawing import Box, Mark, Path, Rect
 from neural_flow.records import Summary
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
-from neural_flow.summaries._pixels import MAX_INDEX, as_real, shrink, to_indices
-from neural_flow.summaries._planes import IMAGE_LAYER, badge_marks, frame_marks, image_mark, palette
+from neural_flow.summaries._pixels import MAX_INDEX, NOT_A_NUMBER, POSITIVE_INFINITY, as_real, shrink, to_indices
+from neural_flow.summaries._planes import (
+    IMAGE_LAYER,
+    badge_marks,
+    frame_marks,
+    image_mark,
+    infinity_marks,
+    palette,
+    triangle,
+)
 
 _WIDTH, _HEIGHT, _STRIP = 64.0, 10.0, 7.0
 _MAX_BARS = 16
@@ -50,6 +58,7 @@ class Vector:
         strip = Box(x=box.x, y=box.y + (box.height - height) / 2, width=box.width, height=height)
         return (
             image_mark(strip, cells, colors),
+            *infinity_marks(strip, cells, style),
             *frame_marks(strip, style, color=style.sub, width=0.4),
             *badge_marks(summary, box, style),
         )
@@ -72,6 +81,12 @@ def _bars(summary: Summary, box: Box, style: DrawStyle) -> list[Mark]:
         )
     ]
     for index, cell in enumerate(cells):
+        if cell > MAX_INDEX and cell != NOT_A_NUMBER:
+            way = -1 if cell == POSITIVE_INFINITY else 1
+            half = min(1.8, pitch / 2)
+            y = box.y + half if way < 0 else box.y + box.height - half
+            marks.append(triangle(box.x + pitch * (index + 0.5), y, half, way, style))
+            continue
         is_value = cell <= MAX_INDEX
         share = cell / MAX_INDEX if is_value else 1.0
         top, bottom = sorted((1 - share, 1 - zero))

@@ -79,7 +79,7 @@ TENSORS: dict[str, list[tuple[torch.Tensor, SummaryContext]]] = {
     "scalar": [(torch.tensor(0.5), PLAIN), (torch.tensor([[7]]), PLAIN), (torch.tensor(1 + 2j), PLAIN)],
     "segmentation": [
         (random(5, 24, 32), OVERLAY),
-        (random(1, 24, 32), OVERLAY),
+        (random(1, 24, 32), replace(OVERLAY, name="mask")),
         (random(24, 32).abs().long(), OVERLAY),
     ],
     "signal": [
@@ -96,7 +96,7 @@ TENSORS: dict[str, list[tuple[torch.Tensor, SummaryContext]]] = {
         (torch.tensor([3, -1, 2**40]), replace(INPUT, tokens=("the", "cat", "sat"))),
     ],
     "vector": [(random(9), PLAIN), (random(500), PLAIN), (random(64, 1, 1), PLAIN), (random(6).abs() + 5, PLAIN)],
-    "volume_segmentation": [(random(3, 8, 24, 32), VOLUME), (random(1, 8, 24, 32), VOLUME)],
+    "volume_segmentation": [(random(3, 8, 24, 32), VOLUME), (random(1, 8, 24, 32), replace(VOLUME, name="mask"))],
     "volume": [(random(4, 6, 8, 10), PLAIN), (random(1, 5, 5, 5).abs(), INPUT), (torch.zeros(2, 3, 3, 3), PLAIN)],
 }
 CASES = [(name, index) for name, tensors in TENSORS.items() for index in range(len(tensors))]

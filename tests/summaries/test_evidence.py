@@ -46,6 +46,7 @@ def test_words_of_names():
         ("output", ("decoder", "AutoEncoder"), "picture"),
         ("output", ("last", "DepthNet"), "values"),
         ("output", ("fc", "ResNet"), None),
+        ("log_var", ("fc", "Net"), "values"),
     ],
 )
 def test_the_nearest_name_decides(name, makers, meaning):
@@ -71,6 +72,7 @@ def test_shares_sum_to_one_or_are_logarithms_of_such():
         (random(32), replace(OUTPUT, name="embedding", makers=("fc", "Net")), "vector"),
         (random(32).relu(), replace(OUTPUT, makers=("fc", "Net"), ops=("relu", "linear")), "vector"),
         (random(32) / random(32).norm(), replace(OUTPUT, makers=("fc", "Net")), "vector"),
+        (random(300).abs(), replace(OUTPUT, makers=("cls", "Net"), ops=("max", "softmax", "conv2d")), "vector"),
         # something does
         (random(4), replace(OUTPUT, name="class_scores"), "class_logits"),
         (random(4), replace(OUTPUT, makers=("classifier", "Net")), "class_logits"),
@@ -109,10 +111,11 @@ def test_states_of_tokens_are_no_next_token(name, ops, kind):
         (colours(0.3, 0.0), OUTPUT, "feature_maps"),
         (colours(0.3, 0.0), replace(OUTPUT, ops=("tanh",)), "image"),
         (random(3, 16, 16).softmax(0), replace(RGB, ops=("softmax",)), "segmentation"),
-        (colours()[:1], GREY, "segmentation"),
+        (random(1, 16, 16), GREY, "feature_maps"),
+        (random(1, 16, 16), replace(GREY, makers=("head", "AttentionUNet")), "segmentation"),
+        (random(1, 16, 16), replace(GREY, name="mask"), "segmentation"),
+        (colours()[:1], replace(GREY, ops=("sigmoid", "conv2d")), "segmentation"),
         (colours()[:1], replace(GREY, name="recon"), "image"),
-        (0.5 + random(1, 16, 16), GREY, "segmentation"),
-        (5 + random(1, 16, 16).abs(), GREY, "feature_maps"),
         (random(1, 16, 16), replace(GREY, makers=("out", "DepthNet")), "feature_maps"),
         (random(8, 16, 16).relu(), replace(GREY, ops=("relu", "conv2d")), "feature_maps"),
         (random(2, 16, 16), replace(GREY, name="flow"), "feature_maps"),

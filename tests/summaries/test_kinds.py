@@ -181,7 +181,7 @@ def test_probabilities_are_not_squashed_twice() -> None:
 
 @pytest.mark.parametrize(("scores", "cut"), [(random(1, 12, 12), 0.0), (torch.rand(1, 12, 12), 0.5)])
 def test_one_channel_is_cut_where_its_range_says(scores: torch.Tensor, cut: float) -> None:
-    context = replace(OUTPUT, input_hw=(12, 12), input_picture=np.zeros((12, 12), np.uint8))
+    context = replace(OUTPUT, name="mask", input_hw=(12, 12), input_picture=np.zeros((12, 12), np.uint8))
     assert np.array_equal(summary_of(scores, context).arrays["classes"], (scores[0] > cut).numpy())
 
 
@@ -354,3 +354,14 @@ def test_the_density_of_a_sparse_matrix() -> None:
     summary = summary_of(matrix.to_sparse(), PLAIN)
     assert summary.facts["density"] == 2 / 120000
     assert np.argwhere(summary.arrays["cells"]).tolist() == [[2, 3], [159, 159]]
+
+
+def test_infinite_values_of_a_vector_are_flags_and_no_bars() -> None:
+    for values in ([1.0, torch.inf, -torch.inf, 0.5], [1.0, torch.inf, -torch.inf, *[0.5] * 30]):
+        marks = marks_of(summary_of(torch.tensor(values), PLAIN))
+        flags = [mark for mark in marks if isinstance(mark, Path) and len(mark.commands) == 4]
+        assert len(flags) == 2
+        (up, down) = flags
+        assert up.commands[2][2] < up.commands[0][2]
+        assert down.commands[2][2] > down.commands[0][2]
+        assert up.commands[2][1] < down.commands[2][1]
