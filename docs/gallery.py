@@ -239,6 +239,10 @@ def gan() -> Job:
     return nets.GanPair(), (noise, landscape(32)), {}, {}
 
 
+def vae() -> Job:
+    return nets.fitted_vae(landscape(64)), (landscape(64),), {}, {}
+
+
 GALLERY: dict[str, tuple[str, Callable[[], Job]]] = {
     "unet": ("U-Net, trained on cells", sample("unet")),
     "digits": ("Digits classifier, trained", sample("digits")),
@@ -274,7 +278,7 @@ GALLERY: dict[str, tuple[str, Callable[[], Job]]] = {
     "graph_net": ("Graph network", lambda: (nets.GraphNet(), nets.ring_graph(), {}, {})),
     "diffusion_unet": ("Diffusion U-Net", diffusion_unet),
     "gan": ("GAN pair", gan),
-    "vae": ("Variational autoencoder", lambda: (nets.Vae(), (landscape(64),), {}, {})),
+    "vae": ("Variational autoencoder, trained on its picture", vae),
     "siamese": ("Siamese network", lambda: (nets.Siamese(), (cells(3, 64), cells(4, 64)), {}, {})),
     "flat": ("Flat list of 60 layers", lambda: (nets.flat_sequential(), (landscape(128),), {}, {})),
     "functional": ("All functional", lambda: (nets.Functional(), (landscape(64),), {}, {})),

@@ -140,8 +140,11 @@ def bars_of(look: Look, drawn: Sequence[Mark], cost_top: float) -> list[Bar]:
         bars.append(Bar(look.style.cyclic, "phase (lighter: larger)", "−π", "π"))
     if "sparse" in kinds:
         bars.append(Bar(two_tone(look.style.paper, look.style.ink), "stored elements", "none", "most"))
-    if any(attention_of(stage, look) is not None for stage in stages):
-        bars.append(Bar(look.style.sequential, "attention (scaled per head)", "0", "max"))
+    attention = [found for stage in stages if (found := attention_of(stage, look)) is not None]
+    if attention:
+        is_even = any(found.facts.get("is_even") for found in attention)
+        end = "max, at least twice even" if is_even else "max"
+        bars.append(Bar(look.style.sequential, "attention (scaled per head)", "0", end))
     if look.options.color_by and cost_top > 0:
         bars.append(Bar(cost_palette(look), _measured_words(look), "0", value_text(cost_top, unit_of(look))))
     return bars

@@ -25,7 +25,11 @@ _BLANK = 253
 
 @SUMMARIES.register("attention")
 class Attention:
-    """Each head on its own scale from 0 to its largest weight; of many heads 16, spread evenly by entropy."""
+    """Each head on its own scale from 0 to its largest weight; of many heads 16, spread evenly by entropy.
+
+    The scale reaches at least to twice an even weight, so that a head that looks everywhere is of a middling colour
+    and not as bright as one that looks at something.
+    """
 
     priority = 80
 
@@ -43,7 +47,9 @@ class Attention:
         maps = shrink(as_real(tensor), max(1, context.max_side // columns))
         is_blank = (maps == 0).all(dim=0)
         shown = maps[heads]
-        top = shown.flatten(1).nan_to_num(0.0).amax(dim=1)
+        peak = shown.flatten(1).nan_to_num(0.0).amax(dim=1)
+        num_seen = max(int((~is_blank).any(dim=0).sum()) * num_keys / maps.shape[2], 1)
+        top = peak.clamp_min(min(2 / num_seen, 1.0))
         cells = quantise(shown, torch.zeros_like(top), top)
         cells[:, is_blank] = _BLANK
         return {"heads": cells}, {
@@ -52,6 +58,7 @@ class Attention:
             "length": (num_queries, num_keys),
             "low": (0.0,) * len(heads),
             "high": tuple(top.tolist()),
+            "is_even": bool((top > peak).any()),
             "caption": caption(len(heads), num_heads),
         }
 

@@ -13,6 +13,7 @@ import torch
 from neural_flow.drawing import Box, Image, Path, Rect, Text
 from neural_flow.records import Summary, TensorMeta
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, SummaryContext, choose, read_only
+from neural_flow.summaries._pixels import MAX_INDEX
 from neural_flow.summaries._summarise import summarise
 from neural_flow.summaries.class_logits import percent
 from neural_flow.summaries.scalar import number_text
@@ -365,3 +366,16 @@ def test_infinite_values_of_a_vector_are_flags_and_no_bars() -> None:
         assert up.commands[2][2] < up.commands[0][2]
         assert down.commands[2][2] > down.commands[0][2]
         assert up.commands[2][1] < down.commands[2][1]
+
+
+def test_a_head_that_looks_everywhere_is_not_as_bright_as_one_that_looks_at_something() -> None:
+    weights = torch.full((2, 8, 8), 1 / 8)
+    weights[1] = torch.eye(8)
+    summary = summary_of(weights, replace(PLAIN, role="attention"))
+    even, sharp = summary.arrays["heads"]
+    assert summary.facts["high"] == pytest.approx((0.25, 1.0))
+    assert summary.facts["is_even"]
+    assert set(even.flatten().tolist()) == {MAX_INDEX // 2}
+    assert set(sharp.flatten().tolist()) == {0, MAX_INDEX}
+    sharper = summary_of(weights[1:], replace(PLAIN, role="attention"))
+    assert not sharper.facts["is_even"]
