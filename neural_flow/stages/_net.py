@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from itertools import accumulate
 
@@ -9,6 +10,9 @@ from neural_flow.records import ModuleCall, ModuleInfo, OpNode, Trace
 from neural_flow.stages._signals import Signals, is_float
 
 SEQUENTIAL = "torch.nn.modules.container.Sequential"
+MODULE_DICT = "torch.nn.modules.container.ModuleDict"
+NUMBER = re.compile(r"_?\d+[a-z]?(?![a-z])|_[a-z]$")
+"""What tells siblings of one name apart: ``conv1``, ``layer_3``, ``inception4b``, ``block_a``."""
 
 
 class Net:
@@ -56,6 +60,25 @@ class Net:
         """Return the number of distinct parameter elements in a call's module."""
         info = self._modules.get(self.calls[call_id].path)
         return info.num_params if info is not None else 0
+
+    def family(self, call_id: int, scope_id: int) -> str:
+        """Return the name of a call inside another one without what counts: equal for members of one list or row.
+
+        Modules that their author named after what they do (``query``, ``key``) are no repeats of each other. The names
+        in a ``ModuleDict`` count like numbers.
+        """
+        prefix = self.calls[scope_id].path
+        path = self.calls[call_id].path
+        names = (path.removeprefix(f"{prefix}.") if prefix else path).split(".")
+        holder = self._modules.get(path.rpartition(".")[0])
+        if len(names) > 1 and holder is not None and holder.qualified_name == MODULE_DICT:
+            names[-1] = ""
+        return ".".join(NUMBER.sub("", name) for name in names)
+
+    def num_reads(self, first_op: int, end_op: int) -> int:
+        """Return how often a range of ops reads a signal that was made before it."""
+        parents = self.signals.parents
+        return sum(parent < first_op for op_id in range(first_op, end_op) for parent in parents[op_id])
 
     def mass_between(self, first_op: int, end_op: int) -> int:
         """Return the number of heavy signal ops in a range of ops."""

@@ -27,6 +27,7 @@ class Item:
     end_op: int
     key: int
     path: str
+    family: str
     shapes: tuple[tuple[int, ...], ...]
     num_params: int
     mass: int
@@ -155,13 +156,15 @@ class Scope:
             params = net.signals.applied_params(op_id)
             return Item(
                 index=index, call_id=-1, op_id=op_id, first_op=op_id, end_op=op_id + 1, key=net.op_key(op_id), path="",
+                family="",
                 shapes=net.float_shapes(op), num_params=sum(net.trace.params[p].numel for p in params), mass=1,
                 is_light=False, is_leaf_like=True, bank_size=net.signals.bank_size[op_id],
             )  # fmt: skip
         call = net.calls[call_id]
         return Item(
             index=index, call_id=call_id, op_id=-1, first_op=call.first_op_id, end_op=call.end_op_id,
-            key=net.key[call_id], path=call.path, shapes=net.float_shapes(call), num_params=net.num_params(call_id),
+            key=net.key[call_id], path=call.path, family=net.family(call_id, self.call_id),
+            shapes=net.float_shapes(call), num_params=net.num_params(call_id),
             mass=net.mass[call_id], is_light=net.is_light[call_id], is_leaf_like=net.is_leaf_like[call_id],
         )  # fmt: skip
 

@@ -74,7 +74,7 @@ class SerialFolder:
 
     def _describe(self, element: Element) -> object:
         if isinstance(element, Item):
-            return element.key, element.shapes, element.num_params if element.is_leaf_like else -1
+            return element.key, element.family, element.shapes, element.num_params if element.is_leaf_like else -1
         return element.kind, element.count, tuple(self._describe(inner) for inner in element.shown)
 
 

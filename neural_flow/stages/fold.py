@@ -10,6 +10,7 @@ from neural_flow.stages._serial import SerialFolder
 MIN_LOOP_TURNS = 3
 MANY_LOOP_TURNS = 4
 MIN_TWINS = 3
+NO_SOURCE = -(10**9)
 
 
 def fold_scope(scope: Scope) -> list[Element]:
@@ -21,12 +22,13 @@ def fold_scope(scope: Scope) -> list[Element]:
 
 
 def twin_groups(scope: Scope, elements: list[Element]) -> list[list[Item]]:
-    """Return groups of two or more parallel twins: same key, same sources, same sinks, and equal in size."""
-    candidates: dict[tuple[int, int], list[Item]] = {}
+    """Return groups of two or more parallel twins: same key and family, same sources and sinks, and equal in size."""
+    candidates: dict[tuple[int, str, int], list[Item]] = {}
     for element in elements:
-        if isinstance(element, Item) and not element.is_light and element.sources:
-            # equal source sets have an equal newest source: cheap to ask first
-            candidates.setdefault((element.key, max(element.sources)), []).append(element)
+        if isinstance(element, Item) and not element.is_light:
+            # equal source sets have an equal newest source: cheap to ask first; look-ups read ids and have none
+            newest = max(element.sources, default=NO_SOURCE)
+            candidates.setdefault((element.key, element.family, newest), []).append(element)
     candidates = {place: group for place, group in candidates.items() if len(group) > 1}
     if not candidates:
         return []

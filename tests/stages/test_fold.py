@@ -222,3 +222,61 @@ def test_one_head_over_many_levels_is_a_loop(builder):
         out.append(b.op("torch.stack", *(b.leaf("head", "Linear", level, 2) for level in levels)))
     selection = select_stages(b.finish(out[0]), Request())
     assert [(fold.kind, fold.count) for fold in selection.folds] == [("loop", 3)]
+
+
+def test_modules_named_after_what_they_do_are_no_repeats(builder):
+    b = builder()
+    with b.call("", "Net") as out:
+        x = block(b, "predictor", block(b, "projector", b.input("x")))
+        out.append(block(b, "blocks.1", block(b, "blocks.0", x)))
+    trace = b.finish(out[0])
+    folds = select_stages(trace, Request(detail="block")).folds
+    assert [fold.label for fold in folds] == ["blocks"]
+
+
+def test_a_shared_expert_is_no_twin_of_the_others(builder):
+    b = builder()
+    with b.call("", "Net") as out:
+        x = b.leaf("embed", "Linear", b.input("x"))
+        outs = [b.leaf(f"experts.{k}", "Linear", x) for k in range(4)] + [b.leaf("shared", "Linear", x)]
+        out.append(b.leaf("head", "Linear", b.op("torch.stack", *outs)))
+    assert fold_kinds(b.finish(out[0])) == [("parallel", 4)]
+
+
+def test_look_ups_in_tables_of_one_list_are_twins(builder):
+    b = builder()
+    with b.call("", "Net") as out:
+        ids = b.input("ids", dtype="int64")
+        found = [
+            b.leaf(f"tables.{k}", "Linear", b.op("torch.Tensor.__getitem__", ids, dtype="int64")) for k in range(5)
+        ]
+        out.append(b.leaf("head", "Linear", b.op("torch.cat", *found)))
+    assert fold_kinds(b.finish(out[0])) == [("parallel", 5)]
+
+
+def test_a_first_turn_that_starts_from_zeros_is_not_shown(builder):
+    b = builder()
+    with b.call("", "Net") as out:
+        x, state = b.leaf("embed", "Linear", b.input("x")), None
+        for _ in range(5):
+            with b.call("cell", "Cell", x) as made:
+                h = b.linear(x, name="a")
+                made.append(h if state is None else b.op("torch.add", h, b.linear(state, name="b")))
+            state = made[0]
+        out.append(state)
+    b_first, *_ = (fold := select_stages(b.finish(out[0]), Request(detail="block")).folds[0]).members
+    assert fold.kind == "loop"
+    assert fold.representative == 1
+    assert b_first
+
+
+def test_a_first_member_that_begins_a_sum_is_not_shown(builder):
+    b = builder()
+    with b.call("", "Net") as out:
+        x, total = b.input("x"), None
+        for k in range(4):
+            x = block(b, f"layers.{k}", x)
+            total = x if total is None else b.op("torch.add", total, x)
+        out.append(b.leaf("head", "Linear", total))
+    fold = select_stages(b.finish(out[0]), Request(detail="block")).folds[0]
+    assert fold.representative == 1
