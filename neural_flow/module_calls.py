@@ -58,6 +58,10 @@ def has_parametrizations(module: nn.Module) -> bool:
     return "parametrizations" in module._modules and is_parametrized(module)
 
 
+def _parametrizations_of(module: nn.Module) -> nn.Module | None:
+    return module._modules["parametrizations"] if has_parametrizations(module) else None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ModuleTree:
     """Every module that belongs to a model, walked once.
@@ -98,8 +102,8 @@ def module_tree(model: nn.Module) -> ModuleTree:
         if named := _named_children(module, names):
             tree.children[module] = [child for _, child in named]
             waiting += [(f"{path}.{name}" if path else name, child) for name, child in reversed(named)]
-        if has_parametrizations(module):
-            computing.append(module._modules["parametrizations"])  # pyright: ignore[reportArgumentType]
+        if (computed := _parametrizations_of(module)) is not None:
+            computing.append(computed)
     while computing:
         module = computing.pop()
         if module not in tree.held:
@@ -135,10 +139,10 @@ def _named_children(module: nn.Module, names: tuple[str, ...]) -> list[tuple[str
     """
     found: list[tuple[str, nn.Module]] = []
     if module._modules:
-        is_computed = has_parametrizations(module)
-        for name, child in module._modules.items():
-            if child is not None and not (is_computed and name == "parametrizations"):
-                found.append((name, child))
+        computed = _parametrizations_of(module)
+        found += [
+            (name, child) for name, child in module._modules.items() if child is not None and child is not computed
+        ]
     for name in names:
         value = vars(module)[name]
         if type(value) in _CONTAINERS and value:
@@ -231,15 +235,15 @@ class ModuleCallStack:
     def _enter_call(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if threading.get_ident() != self._thread_id:
             return
-        if module not in self.paths:
+        path = self.paths.get(module)
+        if path is None:
             if self._on_foreign is not None:
                 self._on_foreign(module)
             return
         index = self._call_counts.get(module, 0)
         self._call_counts[module] = index + 1
-        frame = CallFrame(self.num_calls, self.paths[module], index, module, self.current, sys.exception())
+        frame = self.current = CallFrame(self.num_calls, path, index, module, self.current, sys.exception())
         self.num_calls += 1
-        self.current = frame
         if self._on_enter is not None:
             kwargs: dict[str, Any] | None = None
             if self._has_kwargs:
@@ -253,10 +257,12 @@ class ModuleCallStack:
 
     def _exit_call(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> Any:
         # torch hands kwargs on only where forward returned; after an exception it calls with (args, output)
-        if threading.get_ident() != self._thread_id or module not in self.paths:
+        if threading.get_ident() != self._thread_id:
+            return None
+        frame = self.current
+        if (frame is None or frame.module is not module) and module not in self.paths:
             return None
         kwargs, output = rest if len(rest) == 2 else ({}, rest[0])
-        frame = self.current
         while frame is not None and frame.module is not module:  # calls that a BaseException ended leave frames behind
             frame = frame.parent
         if frame is None:

@@ -28,16 +28,19 @@ class Cloner:
     def __init__(self, convert: Callable[[torch.Tensor], torch.Tensor] | None = None) -> None:
         self._convert = convert or _detached_copy
         self._clones: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._shared: dict[int, torch.UntypedStorage | None] = {}
+        self._shared: dict[int, torch.UntypedStorage] = {}
         self._storages: dict[int, torch.UntypedStorage] = {}
 
     def share_storages(self, tensors: Iterable[torch.Tensor]) -> None:
         """Note which of ``tensors`` are views of one storage; their clones will be views of one storage too."""
+        seen: dict[int, torch.UntypedStorage] = {}
         for tensor in tensors:
             storage = storage_of(tensor)
-            if storage is not None and storage.device.type != "meta":
-                key = id(storage)
-                self._shared[key] = storage if key in self._shared else None
+            if storage is None:
+                continue
+            if id(storage) in seen and storage.device.type != "meta":
+                self._shared[id(storage)] = storage
+            seen[id(storage)] = storage
 
     def clone(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the clone of ``tensor``."""
@@ -53,7 +56,7 @@ class Cloner:
 
     def _shared_view(self, tensor: torch.Tensor) -> torch.Tensor | None:
         storage = storage_of(tensor) if self._shared else None
-        if storage is None or self._shared.get(id(storage)) is None or type(tensor) is not torch.Tensor:
+        if storage is None or id(storage) not in self._shared or type(tensor) is not torch.Tensor:
             return None
         if id(storage) not in self._storages:
             self._storages[id(storage)] = storage.clone()

@@ -28,20 +28,28 @@ _REGISTRIES = (
 )  # fmt: skip
 
 
+_MIN_GC_THRESHOLD = 10_000
+
+
 @contextlib.contextmanager
 def frozen_gc() -> Generator[None]:
-    """Let the garbage collector look only at what is made from now on.
+    """Let the garbage collector look only at what is made from now on, and only after some thousands of objects.
 
-    A pass makes thousands of small records, which sets off full collections; each would walk all of torch.
+    A pass makes thousands of small records, which would set off collections that the model alone does not, and each
+    full one would walk all of torch.
     """
-    if gc.get_freeze_count():  # the user's own, or an outer session's
-        yield
-        return
-    gc.freeze()
+    first, *others = gc.get_threshold()
+    if first:  # else the user keeps it from running
+        gc.set_threshold(max(first, _MIN_GC_THRESHOLD), *others)
+    is_frozen = gc.get_freeze_count() > 0  # the user's own, or an outer session's
     try:
+        if not is_frozen:
+            gc.freeze()
         yield
     finally:
-        gc.unfreeze()
+        if not is_frozen:
+            gc.unfreeze()
+        gc.set_threshold(first, *others)
 
 
 def save_switches() -> Restore:
@@ -89,15 +97,16 @@ def save_rng(held: Iterable[Any]) -> Restore:
 
 def save_attributes(modules: Iterable[nn.Module]) -> Restore:
     """Save the class, attributes and registries of each module (shallow), and return what puts them back."""
-    saved: list[tuple[nn.Module, type[nn.Module], dict[str, Any]]] = []
-    registries: list[tuple[Any, Any]] = []
+    saved: list[tuple[nn.Module, type[nn.Module], _Items]] = []
+    dicts: list[tuple[dict[Any, Any], _Items]] = []
+    sets: list[tuple[set[Any], set[Any]]] = []
     empty: list[Any] = []
     scripted_flags: list[tuple[nn.Module, bool]] = []
     for module in modules:
         if isinstance(module, torch.jit.ScriptModule):
             scripted_flags.append((module, bool(getattr(module, "training", False))))
-        attributes = vars(module).copy()
-        saved.append((module, type(module), attributes))
+        attributes = vars(module)
+        saved.append((module, type(module), _items_of(attributes)))
         for registry in map(attributes.get, _REGISTRIES):
             kind = type(registry)
             if kind is not dict and kind is not OrderedDict and kind is not set:
@@ -105,21 +114,21 @@ def save_attributes(modules: Iterable[nn.Module]) -> Restore:
             if not registry:
                 empty.append(registry)
             elif kind is set:
-                registries.append((registry, registry.copy()))
+                sets.append((registry, registry.copy()))
             else:
-                registries.append((registry, dict(registry.items())))  # OrderedDict.copy takes ten times as long
+                dicts.append((registry, _items_of(registry)))
 
     def restore() -> None:
-        for module, kind, attributes in saved:
+        for module, kind, items in saved:
             if type(module) is not kind:
                 module.__class__ = kind
-            _restore_dict(vars(module), attributes)
+            _restore_dict(vars(module), items)
         for registry in filter(None, empty):
             registry.clear()
-        for registry, content in registries:
-            if isinstance(content, dict):
-                _restore_dict(registry, content)
-            elif registry != content:
+        for registry, items in dicts:
+            _restore_dict(registry, items)
+        for registry, content in sets:
+            if registry != content:
                 registry.clear()
                 registry.update(content)
         for module, flag in scripted_flags:
@@ -129,16 +138,20 @@ def save_attributes(modules: Iterable[nn.Module]) -> Restore:
     return restore
 
 
-def _restore_dict(current: dict[str, Any], saved: dict[str, Any]) -> None:
+_Items = tuple[tuple[Any, ...], tuple[Any, ...]]
+
+
+def _items_of(dictionary: dict[Any, Any]) -> _Items:
+    return tuple(dictionary), tuple(dictionary.values())  # several times smaller than a copy
+
+
+def _restore_dict(current: dict[Any, Any], saved: _Items) -> None:
     """Give a dictionary its items and their order back, by identity; equality could mean anything for a value."""
-    if (
-        len(current) == len(saved)
-        and all(map(operator.is_, current.values(), saved.values()))
-        and [*current] == [*saved]
-    ):
+    keys, values = saved
+    if len(current) == len(keys) and all(map(operator.is_, current.values(), values)) and tuple(current) == keys:
         return
     current.clear()
-    current.update(saved)
+    current.update(zip(keys, values, strict=True))
 
 
 def save_grads(params: Iterable[torch.Tensor]) -> Restore:

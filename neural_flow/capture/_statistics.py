@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf, isfinite, sqrt
+from math import gcd, inf, isfinite, sqrt
 
+import numpy as np
 import torch
 
 from neural_flow.records import TensorStats
@@ -13,8 +14,12 @@ from neural_flow.records import TensorStats
 _CHUNK_ON_CPU = 1 << 18  # a megabyte of float32: the four sums over a chunk find it in the cache
 _CHUNK_ELSEWHERE = 1 << 24  # fewer, larger chunks: each costs a synchronisation
 _BLOCK = 4096  # float32 sums of so few values keep seven digits; blocks are summed in float64
+_MIN_BLOCK = 512  # shorter ones make more of them than a remainder costs
 _TINY_SQUARE = 1e-30  # squares of smaller values vanish in float32
 _CANCELLED = 0.3  # below this share of the mean square, a variance has lost the sixth digit
+
+
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 @dataclass(slots=True)
@@ -101,6 +106,8 @@ def _finish(sums: _Sums, parts: list[torch.Tensor], num_implicit_zeros: int) -> 
 
 def _strided_parts(tensor: torch.Tensor) -> tuple[list[torch.Tensor], int]:
     """Return the stored values as strided tensors, and how many elements are zero without being stored."""
+    if type(tensor) in _PLAIN and tensor.layout is torch.strided and not tensor.is_nested and not tensor.is_quantized:
+        return [tensor], 0
     if (to_local := getattr(tensor, "to_local", None)) is not None:
         tensor = to_local()
     if tensor.is_nested:
@@ -121,7 +128,11 @@ def _strided_parts(tensor: torch.Tensor) -> tuple[list[torch.Tensor], int]:
 def _chunks(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield real, floating, flat pieces that together hold every element once; at most a chunk is copied."""
     limit = _CHUNK_ON_CPU if tensor.device.type == "cpu" else _CHUNK_ELSEWHERE
-    if tensor.numel() == 0:
+    num_values = tensor.numel()
+    if num_values == 0:
+        return
+    if num_values <= limit and tensor.is_contiguous():
+        yield _as_real(tensor.view(-1))
         return
     order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
     ordered = tensor.permute(order)  # channels-last and transposed tensors become one row without a copy
@@ -163,9 +174,14 @@ def _add(sums: _Sums, chunk: torch.Tensor) -> None:
     sums.total += total
     sums.square += square
     if low <= 0 <= high:
-        # a sum of signs is several times faster than count_nonzero; float32 adds up so few ones exactly
-        signs = chunk.sign() if low == 0 or high == 0 else chunk.sign().abs_()
-        sums.num_zeros += chunk.numel() - abs(int(signs.sum().item()))
+        sums.num_zeros += chunk.numel() - _num_nonzero(chunk)
+
+
+def _num_nonzero(chunk: torch.Tensor) -> int:
+    is_nonzero = chunk.bool()  # much faster than to compare with zero, and counting it than count_nonzero
+    if chunk.device.type == "cpu":
+        return int(np.count_nonzero(is_nonzero.numpy()))
+    return int(is_nonzero.sum().item())
 
 
 def _ends(chunk: torch.Tensor) -> tuple[float, float]:
@@ -212,10 +228,13 @@ def _finite(chunk: torch.Tensor) -> torch.Tensor:
 def _sum_and_square(flat: torch.Tensor) -> tuple[float, float]:
     """Return the sum of the values and of their squares: by float32 over blocks, by float64 over these."""
     count = flat.numel()
-    whole = count // _BLOCK * _BLOCK
+    block = gcd(count, _BLOCK)
+    if block < _MIN_BLOCK:
+        block = _BLOCK
+    whole = count // block * block
     total = square = 0.0
     if whole:
-        rows = (flat if whole == count else flat[:whole]).view(-1, _BLOCK)
+        rows = (flat if whole == count else flat[:whole]).view(-1, block)
         # lists of so few numbers are summed faster than another three tensor functions are called
         total = sum(rows.sum(dim=1).tolist())
         square = sum([norm * norm for norm in torch.linalg.vector_norm(rows, dim=1).tolist()])
