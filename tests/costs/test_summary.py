@@ -60,6 +60,40 @@ def test_time_is_measured_for_each_module(sample):
     assert rows[0].flops is None
 
 
+def test_a_column_takes_one_run_however_deep_the_model_is(capsys):
+    class Counted(nn.Linear):
+        runs = 0
+
+        def forward(self, x):
+            Counted.runs += 1
+            print("once")
+            return super().forward(x)
+
+    model = Counted(3, 3)
+    for _ in range(5):
+        model = nn.Sequential(model, nn.ReLU())
+    summary_table(model, torch.randn(2, 3), columns=())
+    base = Counted.runs
+    capsys.readouterr()
+    table = summary_table(model, torch.randn(2, 3))
+    assert Counted.runs == 2 * base + 1 + 1 + 4
+    assert capsys.readouterr().out.count("once") == base
+    assert {row.flops for row in table.rows if "0" in row.path or not row.path} >= {2 * 2 * 9}
+    for row in table.rows:
+        children = [one for one in table.rows if one.path.rpartition(".")[0] == row.path and one.path]
+        assert row.seconds >= sum(one.seconds for one in children)
+        assert row.saved_nbytes >= sum(one.saved_nbytes for one in children)
+
+
+def test_of_a_module_inside_itself_the_outermost_call_counts():
+    class Again(nn.Linear):
+        def forward(self, x, num=3):
+            return super().forward(x) if num == 1 else self(super().forward(x), num - 1)
+
+    rows = summary_table(Again(4, 4), torch.randn(2, 4), columns=("flops",)).rows
+    assert rows[0].flops == 3 * 2 * 2 * 16
+
+
 def test_depth_limits_rows_and_columns_are_looked_up():
     model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 4))
     table = summary_table(model, torch.randn(2, 4), depth=1, columns=("flops",))

@@ -31,7 +31,7 @@ def measure_flops(
     options: MeasureOptions = DEFAULTS,
 ) -> Measurements:
     """Return FLOPs by stage: a multiplication and an addition are two. Elementwise work counts nothing."""
-    counter = FlopCounterMode(display=False, custom_mapping=_missing_formulas())
+    counter = FlopCounterMode(display=False, custom_mapping=missing_formulas())
     meter = _FlopMeter(counter)
     with (
         measuring_session(model, args, kwargs, options) as session,
@@ -55,7 +55,7 @@ class _FlopMeter(Meter):
         self.add(stage, float(self._counter.get_total_flops() - self._before))
 
 
-def _missing_formulas() -> dict[Any, Any]:
+def missing_formulas() -> dict[Any, Any]:
     """Return formulas of operators of the CPU that torch itself does not count."""
     formulas = {"_scaled_dot_product_flash_attention_for_cpu": _attention_flops, "mkldnn_rnn_layer": _lstm_flops}
     return {

@@ -33,19 +33,21 @@ def measure_saved(
 
     Memory that several operators save counts for the first of them. Parameters and buffers cost nothing more.
     """
-    meter = _SavedMeter()
+    meter = SavedMeter()
     with (
         measuring_session(model, args, kwargs, options, train=True, grad=True) as session,
         metered(model, topology, options.trace, meter),
     ):
         meter.seen.update(storage_id(tensor) for tensor in (*model.parameters(), *model.buffers()))
-        with torch.autograd.graph.saved_tensors_hooks(meter.pack, _unpack):
+        with torch.autograd.graph.saved_tensors_hooks(meter.pack, unpack):
             model(*session.args, **session.kwargs)
         meter.kept.clear()
     return result("saved", "B", meter.by_stage, caption="saved for backward")
 
 
-class _SavedMeter(Meter):
+class SavedMeter(Meter):
+    """Counts the bytes that autograd newly keeps while a stage runs."""
+
     def __init__(self) -> None:
         super().__init__()
         self.seen: set[int | None] = set()
@@ -53,10 +55,12 @@ class _SavedMeter(Meter):
         self._current: Stage | None = None
 
     def start(self, stage: Stage) -> None:
+        """Count for ``stage`` from now on."""
         self._current = stage
         self.add(stage, 0.0)
 
     def end(self, stage: Stage, output: Any, inputs: Any, module: nn.Module | None) -> None:
+        """Count for no stage any more."""
         self._current = None
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -71,7 +75,8 @@ class _SavedMeter(Meter):
         return kept
 
 
-def _unpack(packed: torch.Tensor) -> torch.Tensor:
+def unpack(packed: torch.Tensor) -> torch.Tensor:
+    """Return what was packed."""
     return packed
 
 
