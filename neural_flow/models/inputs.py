@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from neural_flow.errors import SampleInputError, UsageError
-from neural_flow.models._base import describe_error, render_command, seeded
+from neural_flow.errors import ModelLoadError, SampleInputError, UsageError
+from neural_flow.models._base import describe_error, render_command, seeded, short_path
 from neural_flow.models.input_text import parse_input
-from neural_flow.models.inputs_sketch import sketch_inputs
+from neural_flow.models.inputs_sketch import Sketch, needs_function, sketch_inputs
 from neural_flow.models.suggest import required_parameters, suggest_inputs, suggest_nearby
 from neural_flow.models.target import LoadedModel, load_function
 from neural_flow.models.trial import runs_with
@@ -28,6 +28,7 @@ FUNCTION_NAMES = ("neural_flow_inputs", "make_inputs", "sample_inputs", "example
 MODULE_ATTRIBUTES = ("example_input_array", "dummy_inputs")
 _MAX_SHOWN = 6
 INPUTS_FILE = "inputs.py"
+OWN_FUNCTION = "make_inputs"
 SHARED_ATTRIBUTE = "dummy_inputs"  # one for all models of a library, whatever their forward takes
 
 
@@ -58,6 +59,11 @@ def make_inputs(
         SampleInputError: no inputs, or they do not fit forward; the hint is a command that works.
         ModelLoadError: the file of ``function`` cannot be run.
     """
+    if getattr(loaded.model.forward, "__func__", None) is nn.Module.forward:
+        raise ModelLoadError(
+            f"{type(loaded.model).__name__} cannot run\nit has no forward",
+            hint="define forward, or name the module that calls this one",
+        )
     if texts and function:
         raise UsageError("-i and --inputs exclude each other\nboth make the inputs", hint="leave one out")
     command = command or render_command(loaded.target)
@@ -67,6 +73,9 @@ def make_inputs(
     with loaded.scope, seeded(seed):
         if typed is not None:
             inputs = typed.for_model(loaded.model)
+            if device is None and (own := _device_of(loaded.model)):
+                device = own
+                inputs = replace(inputs, notes=(*inputs.notes, f"inputs: on {own}, where the model is"))
         elif found is not None:
             value, name, scope = found
             with scope:
@@ -163,21 +172,27 @@ def _missing_inputs(loaded: LoadedModel, problem: str, command: str) -> SampleIn
     cause = f"it takes {signature_text(loaded)}; {problem}"
     unknown = problem.partition("it has no parameter ")[2].strip("'")
     near = difflib.get_close_matches(unknown, parameters, n=1) if unknown else []
+    options: list[str] = []
     if near:
         hint = f"did you mean -i {near[0]}=...?"
-    elif options := suggest_inputs(loaded.model):
+    elif callable(loaded.namespace.get(OWN_FUNCTION)) and loaded.file is not None:
+        hint = f"for those that the file makes: {command} --inputs {short_path(loaded.file)}:{OWN_FUNCTION}"
+    elif not needs_function(loaded.model) and (options := suggest_inputs(loaded.model)):
         hint = f"this works: {with_inputs(command, options)}"
     else:
-        hint = _function_hint(loaded.model, command)
+        sketch = sketch_inputs(loaded.model)
+        if sketch.error is not None and not isinstance(sketch.error, TypeError):
+            cause += f"; with those below it raises {describe_error(sketch.error)}"
+        hint = _function_hint(sketch, command)
     return SampleInputError(f"{type(loaded.model).__name__} needs inputs\n{cause}", hint=hint)
 
 
-def _function_hint(model: nn.Module, command: str) -> str:
-    code, is_sure = sketch_inputs(model)
+def _function_hint(sketch: Sketch, command: str) -> str:
     verb = "append to" if Path(INPUTS_FILE).exists() else "write"
+    is_sure = sketch.error is None
     lines = f"{verb} {INPUTS_FILE}, with the lines below{'' if is_sure else ' and values that fit'}"
     works = "this works" if is_sure else "run"
-    return f"{lines}; then {works}: {command} --inputs {INPUTS_FILE}:make_inputs\n{code}"
+    return f"{lines}; then {works}: {command} --inputs {INPUTS_FILE}:{OWN_FUNCTION}\n{sketch.code}"
 
 
 def retry_command(loaded: LoadedModel, texts: Sequence[str], command: str) -> str:
@@ -190,7 +205,7 @@ def retry_command(loaded: LoadedModel, texts: Sequence[str], command: str) -> st
     """
     with loaded.scope:
         options = suggest_nearby(loaded.model, [parse_input(text) for text in texts])
-    return with_inputs(command, options) if options else ""
+    return with_inputs(command, options) if options and options != list(texts) else ""
 
 
 def with_inputs(command: str, texts: Sequence[str]) -> str:
@@ -204,6 +219,12 @@ def signature_text(loaded: LoadedModel) -> str:
     plain = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
     shown = signature.replace(parameters=plain[:_MAX_SHOWN], return_annotation=inspect.Signature.empty)
     return f"forward{shown}" if len(plain) <= _MAX_SHOWN else f"forward{str(shown)[:-1]}, …)"
+
+
+def _device_of(model: nn.Module) -> str:
+    """Return the device that all of the model is on, where that is not the CPU; empty where there is none."""
+    devices = {str(tensor.device) for tensor in (*model.parameters(), *model.buffers())}
+    return devices.pop() if len(devices) == 1 and devices != {"cpu"} else ""
 
 
 def _moved(inputs: SampleInputs, device: str) -> SampleInputs:

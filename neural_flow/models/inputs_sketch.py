@@ -15,7 +15,7 @@ from torch import nn
 
 from neural_flow.models.input_text import parse_input
 from neural_flow.models.suggest import likely_texts, required_parameters
-from neural_flow.models.trial import runs_with
+from neural_flow.models.trial import failure_with, runs_with
 from neural_flow.models.values import draw_values
 
 _SECONDS = 10.0
@@ -50,8 +50,22 @@ class _AskedKeys(dict[str, Any]):
         raise KeyError(key)
 
 
-def sketch_inputs(model: nn.Module) -> tuple[str, bool]:
-    """Return the lines of a function ``make_inputs`` for ``model``, and whether forward runs with what it returns.
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """The lines of a function ``make_inputs``; what forward raises with what it returns, None where it runs."""
+
+    code: str
+    error: Exception | None
+
+
+def needs_function(model: nn.Module) -> bool:
+    """Return whether forward says that it takes what no option can spell: a list, a dict, a number."""
+    kinds = [_kind_of(parameter) for parameter in required_parameters(model)]
+    return any(kind in _PLAIN or _is_kind(kind, Mapping) or _is_kind(kind, Sequence) for kind in kinds)
+
+
+def sketch_inputs(model: nn.Module) -> Sketch:
+    """Return the lines of a function ``make_inputs`` for ``model``, tried out.
 
     Args:
         model: run some times, each in eval mode without gradients; left as it was.
@@ -64,12 +78,19 @@ def sketch_inputs(model: nn.Module) -> tuple[str, bool]:
         for parameter, first in zip(parameters, fallback, strict=True)
     ]
     for chosen in itertools.islice(itertools.product(*choices), _MAX_TRIALS):
-        args, kwargs = _as_call(parameters, [one.value for one in chosen])
         if time.monotonic() > deadline:
             break
-        if runs_with(model, args, kwargs):
-            return _lines(parameters, chosen), True
-    return _lines(parameters, [found[0] for found in choices]), False
+        if _failure(model, parameters, chosen) is None:
+            return Sketch(_lines(parameters, chosen), None)
+    likely = [
+        first if _kind_of(parameter) is inspect.Parameter.empty else found[0]
+        for parameter, first, found in zip(parameters, fallback, choices, strict=True)
+    ]
+    return Sketch(_lines(parameters, likely), _failure(model, parameters, likely))
+
+
+def _failure(model: nn.Module, parameters: Sequence[inspect.Parameter], values: Sequence[_Value]) -> Exception | None:
+    return failure_with(model, *_as_call(parameters, [one.value for one in values]))
 
 
 def _choices(model: nn.Module, parameter: inspect.Parameter, deadline: float) -> Iterator[_Value]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
+import torch
 from torch import nn
 
 _PICTURE_SIZES = (224, 64, 32, 28, 256, 128, 96, 299, 48, 16, 512, 384, 8, 4)
@@ -16,6 +18,24 @@ _SEQUENCE_LENGTHS = (16, 8, 4, 32, 64, 128, 2, 1)
 _HOLDERS = ("config", "cfg", "hparams", "default_cfg", "pretrained_cfg", "args")
 _SIZE_NAMES = ("sample_size", "image_size", "img_size", "input_size", "resolution", "input_resolution", "crop_size")
 _SMALLEST, _LARGEST = 4, 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Spoken:
+    """A layer that a class's name speaks of: what takes the same input, and where the size of that stands."""
+
+    make: Callable[[int], nn.Module]
+    attribute: str
+    axis: int
+
+
+_SPOKEN: Mapping[str, _Spoken] = {
+    "Linear": _Spoken(lambda size: nn.Linear(size, 1, device="meta"), "in_features", 1),
+    "Conv1d": _Spoken(lambda size: nn.Conv1d(size, 1, 1, device="meta"), "in_channels", 1),
+    "Conv2d": _Spoken(lambda size: nn.Conv2d(size, 1, 1, device="meta"), "in_channels", 1),
+    "Conv3d": _Spoken(lambda size: nn.Conv3d(size, 1, 1, device="meta"), "in_channels", 1),
+    "Embedding": _Spoken(lambda size: nn.Embedding(size, 1, device="meta"), "num_embeddings", 0),
+}
 
 
 def configured_sizes(model: nn.Module) -> tuple[int, ...]:
@@ -57,14 +77,41 @@ def shapes_of(module: nn.Module, sizes: tuple[int, ...] = ()) -> list[str]:
         module: a layer.
         sizes: spatial sizes that are known of the whole model, one for a square.
     """
-    texts = _shapes_of(module)
+    module = _as_layer(module)
+    texts = [text + _kind_of(module) for text in _shapes_of(module)]
     if not sizes or not isinstance(module, nn.Conv2d | nn.Conv3d):
         return texts
     rank = 2 if isinstance(module, nn.Conv2d) else 3
     known = sizes * rank if len(sizes) == 1 else sizes[-rank:]
     if len(known) != rank:
         return texts
-    return list(dict.fromkeys([f"1,{module.in_channels},{','.join(map(str, known))}", *texts]))
+    first = f"1,{module.in_channels},{','.join(map(str, known))}{_kind_of(module)}"
+    return list(dict.fromkeys([first, *texts]))
+
+
+def _as_layer(module: nn.Module) -> nn.Module:
+    """Return a layer of torch.nn with the sizes of ``module``, should that be scripted, quantised or of a library."""
+    if isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Embedding):
+        return module
+    name = str(getattr(module, "original_name", type(module).__name__))
+    spoken = next((found for word, found in _SPOKEN.items() if word in name), None)
+    if spoken is None:
+        return module
+    size, weight = getattr(module, spoken.attribute, None), getattr(module, "weight", None)
+    if size is None and isinstance(weight, torch.Tensor) and weight.ndim > spoken.axis and not any(module.children()):
+        size = weight.shape[spoken.axis]
+    if type(size) is not int:
+        return module
+    layer = spoken.make(size)
+    return layer.to(weight.dtype) if isinstance(weight, torch.Tensor) and weight.is_floating_point() else layer
+
+
+def _kind_of(layer: nn.Module) -> str:
+    """Return ``:bfloat16`` and the like, where the weights of a layer take no numbers of the usual kind."""
+    weight = next(layer.parameters(recurse=False), None)
+    is_usual = weight is None or weight.dtype == torch.float32 or isinstance(layer, nn.Embedding | nn.EmbeddingBag)
+    is_number = weight is not None and (weight.is_floating_point() or weight.is_complex())
+    return "" if is_usual or weight is None or not is_number else f":{str(weight.dtype).removeprefix('torch.')}"
 
 
 def _shapes_of(module: nn.Module) -> list[str]:

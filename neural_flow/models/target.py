@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,16 @@ from neural_flow.models.weights import load_weights
 
 SAMPLE_PREFIX = "sample"
 _WEIGHT_SUFFIXES = (".pt", ".pth", ".ckpt", ".safetensors", ".bin")
+_DISTRIBUTIONS = MappingProxyType(
+    {
+        "cv2": "opencv-python", "PIL": "pillow", "sklearn": "scikit-learn", "skimage": "scikit-image", "yaml": "pyyaml",
+        "bs4": "beautifulsoup4", "pytorch_lightning": "pytorch-lightning", "Levenshtein": "python-Levenshtein",
+        "torch_geometric": "torch-geometric", "segmentation_models_pytorch": "segmentation-models-pytorch",
+    }
+)  # fmt: skip
+"""What to install for a module of another name."""
+_WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
+"""Where a wrapper holds the model that it wraps."""
 _FILE_TARGET = re.compile(r"(?P<file>.+?\.pyw?)(?:::?(?P<attribute>[^:\\/]+))?")
 _MODULE_TARGET = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:::?(?P<attribute>[^:\\/]+))?")
 
@@ -230,13 +241,20 @@ def _loaded_from(
         model, notes = source.build(lambda: build_model(namespace, chosen, source.arguments, named, file))
     return LoadedModel(
         model=model,
-        name=type(model).__name__,
+        name=_name_of(model),
         target=source.target,
         namespace=MappingProxyType(namespace),
         file=file,
         notes=notes,
         scope=scope,
     )
+
+
+def _name_of(model: nn.Module) -> str:
+    """Return the class that the user wrote, out of what compiles, scripts or copies it."""
+    while isinstance(inner := getattr(model, _WRAPPERS.get(type(model).__name__, ""), None), nn.Module):
+        model = inner
+    return str(getattr(model, "original_name", type(model).__name__))
 
 
 def _run_file(file: Path, named: str) -> tuple[ModuleType, ImportScope]:
@@ -267,10 +285,20 @@ def _import_failed(name: str, error: BaseException, target: str) -> NeuralFlowEr
 def _import_hint(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
-        return f"install it in this environment (pip install {package}), or run from the folder that {package} lies in"
+        install = f"pip install {_DISTRIBUTIONS.get(package, package)}"
+        return f"install it in this environment ({install}), or run from the folder that {package} lies in"
+    if isinstance(error, SystemExit) and _reads_command_line(error):
+        return "it reads a command line while it is loaded: give every argument a default, or parse under __main__"
     if isinstance(error, SystemExit):
         return "put what runs as a script under: if __name__ == '__main__'"
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"run from the folder where {error.filename} lies, or read it under: if __name__ == '__main__'"
     return "python must be able to run the file; --debug shows the traceback"
+
+
+def _reads_command_line(error: SystemExit) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(Path(frame.filename).stem == "argparse" for frame in frames)
 
 
 def _no_such_file(file: Path) -> ModelLoadError:

@@ -17,12 +17,17 @@ from neural_flow.models.fake import mode_of
 
 def runs_with(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     """Return whether forward takes these inputs: eval mode, no gradients, nothing printed, every state restored."""
+    return failure_with(model, args, kwargs) is None
+
+
+def failure_with(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Exception | None:
+    """Return what forward raises with these inputs, or None; as ``runs_with``."""
     with undisturbed(model):
         try:
             model(*args, **kwargs)
-        except Exception:  # any error of the user's code means the same here: these inputs do not fit
-            return False
-        return True
+        except Exception as error:  # any error of the user's code means the same here: these inputs do not fit
+            return error
+        return None
 
 
 def embeddings_reached(model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[int, int]:
@@ -60,7 +65,8 @@ def undisturbed(model: nn.Module) -> Generator[None]:
     modes = [(module, module.training) for module in model.modules()]
     buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     try:
-        model.eval()
+        with contextlib.suppress(NotImplementedError):  # exported programs have one mode
+            model.eval()
         with (
             seeded(0),
             mode_of(model),

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from neural_flow.errors import NeuralFlowError, SampleInputError, UsageError
+from neural_flow.errors import ModelLoadError, NeuralFlowError, SampleInputError, UsageError
 from neural_flow.models.inputs import SampleInputs, interpret, make_inputs
 from neural_flow.models.target import load_target
 
@@ -312,3 +312,31 @@ def test_files_are_found_from_where_the_user_stands(write: Write) -> None:
     assert torch.equal(loaded.model.weight, torch.ones(2, 2))  # pyright: ignore[reportArgumentType]
     for inputs in (make_inputs(loaded, ["@x.npy"]), make_inputs(loaded, function="inputs.py")):
         assert torch.equal(inputs.args[0], torch.ones(1, 2))
+
+
+def test_typed_inputs_follow_the_model_to_its_device(write: Write) -> None:
+    write("net.py", "import torch\nfrom torch import nn\nmodel = nn.Linear(3, 2, device='meta')\n")
+    loaded = load_target("net.py")
+    inputs = make_inputs(loaded, ("1,3",))
+    assert inputs.args[0].device.type == "meta"
+    assert inputs.notes == ("inputs: on meta, where the model is",)
+    assert make_inputs(loaded, ("1,3",), device="cpu").args[0].device.type == "cpu"
+
+
+def test_a_model_without_forward_is_said_to_have_none(write: Write) -> None:
+    write("net.py", "from torch import nn\nmodel = nn.ModuleList([nn.ReLU()])\n")
+    with pytest.raises(ModelLoadError, match="ModuleList cannot run\nit has no forward"):
+        make_inputs(load_target("net.py"), ("1,3",))
+
+
+def test_a_function_of_the_file_that_makes_inputs_is_pointed_at(write: Write) -> None:
+    write("net.py", "from torch import nn\nmodel = nn.ReLU()\ndef make_inputs(): return 1\n")
+    with pytest.raises(SampleInputError) as raised:
+        make_inputs(load_target("net.py"))
+    assert raised.value.hint.endswith("neural-flow render net.py --inputs net.py:make_inputs")
+
+
+def test_why_nothing_ran_is_said(write: Write) -> None:
+    write("net.py", "from torch import nn\nclass Net(nn.Module):\n    def forward(self, x): return 1/0\n")
+    with pytest.raises(SampleInputError, match=r"it raises ZeroDivisionError: .* \(net.py:3\)"):
+        make_inputs(load_target("net.py"))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from neural_flow.models.inputs_sketch import sketch_inputs
+from neural_flow.models.inputs_sketch import needs_function, sketch_inputs
 
 
 class Multimodal(nn.Module):
@@ -53,17 +53,18 @@ def test_forward_runs_with_what_the_sketch_returns(kind: type[nn.Module]) -> Non
     with torch.random.fork_rng():
         model = kind()
     state = torch.get_rng_state()
-    code, is_sure = sketch_inputs(model)
-    assert is_sure
+    assert needs_function(model) == (kind is not Multimodal)
+    sketch = sketch_inputs(model)
+    assert sketch.error is None
     assert torch.equal(torch.get_rng_state(), state)
-    args, kwargs = _call(code)
+    args, kwargs = _call(sketch.code)
     with torch.no_grad():
         model(*args, **kwargs)
 
 
 def test_the_keys_of_a_dict_are_those_that_forward_asks_for() -> None:
     with torch.random.fork_rng():
-        args, kwargs = _call(sketch_inputs(Multimodal())[0])
+        args, kwargs = _call(sketch_inputs(Multimodal()).code)
     assert list(args[0]) == ["image", "token_ids"]
     assert not args[0]["token_ids"].is_floating_point()
     assert kwargs == {}
@@ -75,6 +76,6 @@ class TakesAGraph(nn.Module):
 
 
 def test_where_nothing_runs_the_lines_are_there_all_the_same() -> None:
-    code, is_sure = sketch_inputs(TakesAGraph())
-    assert not is_sure
-    assert isinstance(_call(code)[0], tuple)
+    sketch = sketch_inputs(TakesAGraph())
+    assert isinstance(sketch.error, AttributeError)
+    assert isinstance(_call(sketch.code)[0][0], Tensor)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -184,6 +185,41 @@ def test_the_size_that_a_configuration_names_comes_first(config: object, text: s
         model = Configured(c=nn.Conv2d(3, 4, 3))
     model.config = config
     assert suggest_inputs(model) == [text]
+
+
+def _scripted() -> nn.Module:
+    return torch.jit.script(nn.Sequential(nn.Linear(7, 3), nn.ReLU()))
+
+
+class FewerBits(nn.Module):
+    """A layer as libraries of quantisation have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_features, self.packed = 7, nn.ParameterList([torch.zeros(3, 7)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.packed[0].T
+
+
+class Linear4bit(FewerBits):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (_scripted, "1,7"),
+        (Linear4bit, "1,7"),
+        (lambda: nn.Conv2d(2, 3, 3, dtype=torch.complex64), "1,2,224,224:complex64"),
+        (lambda: nn.Linear(7, 2, dtype=torch.bfloat16), "1,7:bfloat16"),
+        (lambda: nn.Linear(7, 2, dtype=torch.float64), "1,7:float64"),
+    ],
+)
+def test_layers_of_other_kinds_tell_their_input(make: Callable[[], nn.Module], text: str) -> None:
+    with torch.random.fork_rng():
+        model = make()
+    assert suggest_inputs(model)[0].rpartition("=")[2] == text
 
 
 class TakesADict(Wired):

@@ -229,6 +229,12 @@ ERRORS = {
     "syntax": ("net.py", {"net.py": "def f(:"}, {}, r"SyntaxError.*\(net.py:1\)", "python"),
     "missing import": ("net.py", {"net.py": "import zzz_absent.sub"}, {}, "zzz_absent", "pip install zzz_absent"),
     "exits": ("net.py", {"net.py": "import sys; sys.exit(3)"}, {}, "SystemExit: 3", "__main__"),
+    "reads arguments": (
+        "n.py", {"n.py": "import argparse\np = argparse.ArgumentParser()\np.add_argument('d')\np.parse_args()"}, {},
+        "SystemExit: 2", "give every argument a default",
+    ),
+    "reads a file": ("n.py", {"n.py": "open('data.csv')"}, {}, "FileNotFoundError", "where data.csv lies"),
+    "other name": ("n.py", {"n.py": "import skimage"}, {}, "skimage", "pip install scikit-image"),
     "nothing there": ("net.py", {"net.py": "x = 1"}, {}, "no nn.Module class", "neural_flow_model"),
     "other instances": ("n.py", {"n.py": "from torch import nn\nnet = nn.ReLU()"}, {}, "none called model", "n.py:net"),
     "several": ("net.py", {"net.py": NET + "\n    class Other(Net): pass"}, {}, "Net, Other", "render net.py:Other"),
@@ -301,3 +307,12 @@ def test_classes_that_cannot_run_are_named(write: Write) -> None:
     write("empty.py", "from torch import nn\n")
     with pytest.raises(ModelLoadError, match=r"it defines no nn\.Module class"):
         load_target("empty.py")
+
+
+def test_a_wrapped_model_has_the_name_of_its_class(write: Write) -> None:
+    head = "import torch\nfrom torch import nn\nclass Net(nn.Linear): pass\n"
+    makers = {"compiled": "torch.compile(Net(2, 2))", "parallel": "nn.DataParallel(Net(2, 2))",
+              "scripted": "torch.jit.script(Net(2, 2))"}  # fmt: skip
+    for name, maker in makers.items():
+        write(f"{name}.py", f"{head}model = {maker}\n")
+        assert load_target(f"{name}.py").name == "Net"
