@@ -203,7 +203,7 @@ class Vae(nn.Module):
 
 
 def fitted_vae(picture: Tensor, num_steps: int = 100) -> Vae:
-    """Return an autoencoder that has learned to draw one picture ``[1, 3, 64, 64]``; without, it draws a grey square."""
+    """Return an autoencoder that has learned to draw one picture ``[1, 3, 64, 64]``; new ones draw a grey square."""
     model = Vae()
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
     for _ in range(num_steps):

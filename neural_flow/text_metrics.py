@@ -56,7 +56,9 @@ def _advance(text: str, weight: Weight, font_file: str | None) -> float:
 
 
 def ellipsize(text: str, size: float, weight: Weight, max_width: float, font_file: str | None = None) -> str:
-    """Return ``text``, or its two ends round an ellipsis so that it is at most ``max_width`` points wide."""
+    """Return ``text`` in one line; where it is wider than ``max_width`` points, its two ends round an ellipsis."""
+    if any(char != " " and char.isspace() for char in text):
+        text = " ".join(text.split())
     if text_width(text, size, weight, font_file) <= max_width:
         return text
     low, high = 0, len(text)

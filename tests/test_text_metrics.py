@@ -92,3 +92,8 @@ def test_measuring_imports_no_matplotlib_and_no_torch():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_a_name_of_several_lines_is_set_in_one():
+    assert ellipsize("new\nline\ttab", 6, "regular", 500) == "new line tab"
+    assert ellipsize("two  blanks", 6, "regular", 500) == "two  blanks"

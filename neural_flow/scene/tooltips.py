@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from neural_flow.drawing import Arrow, DiagramNode, Frame, MarkGroup
 from neural_flow.records import Stage, TensorMeta, TensorStats
 from neural_flow.scene.connectors import RING_WORDS, arrow_title, group_of
 from neural_flow.scene.faces import attention_of
 from neural_flow.scene.look import Look, measured_text, name_of
-from neural_flow.scene.words import count_text
+from neural_flow.scene.words import count_text, family
 
 _MAX_TITLE = 150
 _MAX_NAMES = 24
+_TOKEN_WORDS = frozenset(("id", "ids", "token", "tokens", "word", "words", "text", "chars", "letters"))
+_COUNT_WORDS = frozenset(("length", "lengths", "position", "positions", "step", "steps", "time", "timestep", "type"))
 _KIND_WORDS = {"input": "model input", "output": "model output", "probe": "probe", "op": "operation"}
 
 
@@ -59,6 +63,8 @@ def _captured(stage: Stage, look: Look) -> list[str]:
     summary = look.summary_of(stage)
     if summary is not None:
         lines.append(summary.caption)
+        # words in pictures may be cut there
+        lines += summary.facts.get("details", ())
         dead = summary.facts.get("num_dead")
         lines += [f"{dead} of {summary.facts['num_channels']} channels are zero everywhere"] if dead else []
     reason = look.capture.skipped.get(stage.stage_id)
@@ -137,9 +143,19 @@ def figure_facts(look: Look) -> list[str]:
 
 def _plain_shape(stage: Stage, look: Look) -> str:
     shape = look.shape_of(stage)
-    if len(shape) == 1 and shape[0] > 1 and stage.outputs[0].dtype.startswith(("int", "uint")):
+    is_whole = stage.outputs[0].dtype.startswith(("int", "uint"))
+    if len(shape) == 1 and shape[0] > 1 and is_whole and _are_tokens(stage, look):
         return f"{shape[0]} tokens"
     return "×".join(map(str, shape)) or "scalar"
+
+
+def _are_tokens(stage: Stage, look: Look) -> bool:
+    """Return whether whole numbers are looked up, or called so: lengths and positions are no tokens."""
+    words = set(re.findall(r"[a-z]+", stage.name.lower()))
+    if words & _TOKEN_WORDS:
+        return True
+    readers = (look.stages[edge.target] for edge in look.topology.edges if edge.source == stage.stage_id)
+    return not words & _COUNT_WORDS and any(family(reader) == "embedding" for reader in readers)
 
 
 def figure_title(look: Look) -> str:

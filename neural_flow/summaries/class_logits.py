@@ -62,6 +62,9 @@ class ClassLogits:
             "is_flat": float(shares[best[0]]) < _MIN_SHARE,
             "num_classes": scores.numel(),
             "caption": what.format(scores.numel()),
+            "details": tuple(
+                f"{name} {100 * share:.3g} %" for name, share in zip(names, shares[best].tolist(), strict=True)
+            ),
         }
 
     @staticmethod

@@ -37,8 +37,10 @@ class TokenClasses:
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:
         """Keep the winning class of each token."""
         scores, winners = as_real(tensor), _winners(tensor)
+        names = _names(winners, context)
         return {"ids": winners}, {
-            "names": _names(winners, context),
+            "names": names,
+            "details": (" ".join(names),),
             "num_classes": tensor.shape[1],
             "num_nan": int(scores.isnan().sum()),
             "num_inf": int(scores.isinf().sum()),

@@ -36,7 +36,12 @@ class Tokens:
         # the words are those of the text: positions, kinds of tokens and lengths are as long, and are none
         is_text = context.role == "input" and not context.has_token_input
         names = context.tokens if is_text and len(context.tokens) == ids.numel() else ()
-        return {"ids": ids[::step].clone()}, {"num_tokens": ids.numel(), "step": step, "names": tuple(names[::step])}
+        return {"ids": ids[::step].clone()}, {
+            "num_tokens": ids.numel(),
+            "step": step,
+            "names": tuple(names[::step]),
+            "details": (" ".join(names),) if names else (),
+        }
 
     @staticmethod
     def size(summary: Summary, context: SummaryContext) -> tuple[float, float]:
