@@ -144,7 +144,8 @@ class Route:
 
     ``orthogonal``: corners to be rounded with ``radius``. ``curve``: points are start, then three per cubic.
     ``taps`` are the points where a shared line splits. ``num_shared_points`` counts the leading points that lie on a
-    route of the same source drawn before: the line of its own starts at the last of them.
+    route of the same source drawn before: the line of its own starts at the last of them. ``num_joined_points`` counts
+    the trailing points that lie on another route to the same target: the line of its own ends at the first of them.
 
     ``kind`` is what the line is in this drawing, where that is not the arrow's own kind: arrows are told apart by
     ancestry alone, while a row of the drawing may carry on what is only a merge by ancestry.
@@ -157,6 +158,7 @@ class Route:
     label: Box | None = None
     taps: tuple[Point, ...] = ()
     num_shared_points: int = 0
+    num_joined_points: int = 0
     kind: ArrowKind | None = None
 
 

@@ -128,50 +128,88 @@ def _mark_trunk(grid: Grid) -> None:
 def place_turns(grid: Grid) -> None:
     """Give each further input of a ring a lane beside the ring, on the side that the input comes from.
 
-    Inputs nest: the outermost line has the outermost lane. Call after ordering: the order decides the sides.
+    Inputs nest: the outermost line has the outermost lane. A line that passes by on its way to others turns into the
+    ring from the lane that it has. Call after ordering: the order decides the sides.
     """
-    graph = grid.graph
+    place = _places(grid)
+    taken: set[int] = set()
+    for ring in _merging_rings(grid):
+        row = grid.rows[grid.layer[ring]]
+        for side, edges in zip((-1, 1), _sides(grid, ring, place), strict=True):
+            at = row.index(ring) + side
+            crossed: set[int] = set()
+            for edge in edges:
+                passing = _passing_lane(grid, edge, row, at, side, taken)
+                if passing is not None:
+                    crossed.update(row[at : passing + side : side] if passing + side >= 0 else row[at::-1])
+                    grid.turns[edge] = row[passing]
+                    grid.downs[grid.hop_before(edge)].remove(ring)
+                    grid.ups[ring].remove(grid.hop_before(edge))
+                    at = passing + side
+                    continue
+                lane = _add_turn(grid, edge)
+                row.insert(at + (side < 0), lane)
+                del row[-1]
+                crossed.add(lane)
+                at += side > 0
+            taken |= crossed
+
+
+def num_passing(grid: Grid) -> int:
+    """Return how many inputs of rings come from a lane that passes the ring by: they need no lane of their own."""
+    place = _places(grid)
+    total = 0
+    for ring in _merging_rings(grid):
+        row = grid.rows[grid.layer[ring]]
+        for side, edges in zip((-1, 1), _sides(grid, ring, place), strict=True):
+            at = row.index(ring) + side
+            for edge in edges:
+                passing = _passing_lane(grid, edge, row, at, side, set())
+                if passing is not None:
+                    total += 1
+                    at = passing + side
+    return total
+
+
+def _places(grid: Grid) -> list[int]:
     place = [0] * len(grid.layer)
     for row in grid.rows:
         for index, element in enumerate(row):
             place[element] = index
-    for node in range(graph.num_nodes):
-        if graph.nodes[node].role != "ring" or len(graph.incoming[node]) < 2:
-            continue
-        primary = graph.primary[node]
-        centre = place[grid.hop_before(primary)]
-        sides: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
-        for edge in graph.incoming[node]:
-            if edge != primary:
-                hop = place[grid.hop_before(edge)]
-                sides[int(hop >= centre)].append((hop, edge))
-        row = grid.rows[grid.layer[node]]
-        _take_passing_lanes(grid, node, sides)
-        lanes: list[list[int]] = []
-        for side in sides:
-            lanes.append([_add_turn(grid, edge) for _, edge in sorted(side)])
-        del row[len(row) - sum(map(len, lanes)) :]
-        at = row.index(node)
-        row[at : at + 1] = [*lanes[0], node, *lanes[1]]
+    return place
 
 
-def _take_passing_lanes(grid: Grid, ring: int, sides: tuple[list[tuple[int, int]], list[tuple[int, int]]]) -> None:
-    """Let a line that passes beside the ring on its way to others turn into the ring from there, with no lane more."""
+def _merging_rings(grid: Grid) -> list[int]:
     graph = grid.graph
-    row = grid.rows[grid.layer[ring]]
-    at = row.index(ring)
-    for side, neighbour in zip(sides, (at - 1, at + 1), strict=True):
-        if not 0 <= neighbour < len(row) or grid.is_node(row[neighbour]):
-            continue
-        passing = row[neighbour]
-        for hop, edge in side:
-            if grid.bus[passing] == graph.source[edge]:
-                side.remove((hop, edge))
-                grid.turns[edge] = passing
-                upper = grid.hop_before(edge)
-                grid.downs[upper].remove(ring)
-                grid.ups[ring].remove(upper)
-                break
+    return [
+        node for node in range(graph.num_nodes) if graph.nodes[node].role == "ring" and len(graph.incoming[node]) > 1
+    ]
+
+
+def _sides(grid: Grid, ring: int, place: list[int]) -> tuple[list[int], list[int]]:
+    """Return the further inputs of a ring that come from lower and from higher places, the nearest first."""
+    graph = grid.graph
+    primary = graph.primary[ring]
+    centre = place[grid.hop_before(primary)]
+    hops = sorted((place[grid.hop_before(edge)], edge) for edge in graph.incoming[ring] if edge != primary)
+    return [edge for hop, edge in reversed(hops) if hop < centre], [edge for hop, edge in hops if hop >= centre]
+
+
+def _passing_lane(grid: Grid, edge: int, row: list[int], at: int, side: int, taken: set[int]) -> int | None:
+    """Return the place in ``row`` of the lane on which the line of ``edge`` goes on, where it can turn into its ring.
+
+    Between the ring and that lane there may be lanes, but none in ``taken``: other lines turn into rings there.
+    """
+    source, ring = grid.graph.source[edge], grid.graph.target[edge]
+    lanes = grid.buses.get(source, [])
+    span = grid.layer[ring] - grid.layer[source]
+    if len(lanes) < span or grid.frames[lanes[span - 1]] != grid.frames[ring]:
+        return None
+    while 0 <= at < len(row) and not grid.is_node(row[at]) and row[at] not in taken:
+        if row[at] == lanes[span - 1]:
+            return at
+        at += side
+    return None
 
 
 def _add_turn(grid: Grid, edge: int) -> int:

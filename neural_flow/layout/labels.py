@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 
 from neural_flow.drawing import Box, Point, Route
 from neural_flow.layout._base import ARROW_LABEL_GAP, HEAD_LENGTH
@@ -41,12 +42,12 @@ class Occupancy:
                 yield column, row
 
 
-def _meet(first: Box, second: Box) -> bool:
+def _meet(first: Box, second: Box, margin: float = MARGIN) -> bool:
     return (
-        first.x < second.x + second.width + MARGIN
-        and second.x < first.x + first.width + MARGIN
-        and first.y < second.y + second.height + MARGIN
-        and second.y < first.y + first.height + MARGIN
+        first.x < second.x + second.width + margin
+        and second.x < first.x + first.width + margin
+        and first.y < second.y + second.height + margin
+        and second.y < first.y + first.height + margin
     )
 
 
@@ -87,6 +88,7 @@ def place_arrow_labels(
     *,
     prefers_level: bool | None,
     crossable: Iterable[Box] = (),
+    words: Mapping[int, Hashable] = MappingProxyType({}),
 ) -> list[Route]:
     """Return the routes with a label box where one is free.
 
@@ -96,21 +98,34 @@ def place_arrow_labels(
         taken: boxes that labels must not touch: bodies, node labels, titles and borders of frames.
         prefers_level: whether level stretches come before upright ones; None takes them in the order of the line.
         crossable: thin borders that a label rather crosses than be left out.
+        words: what arrows say and where they come from, by arrow id. A line needs no label where an equal one stands
+            at the stretch that it shares.
     """
     if not any(sizes.get(route.arrow_id) for route in routes):
         return list(routes)
     occupancy = Occupancy([*taken, *(box for route in routes for box in line_boxes(route))])
     borders = Occupancy(crossable)
+    said: dict[Hashable, list[Box]] = {}
     result: list[Route] = []
     for route in routes:
         size = sizes.get(route.arrow_id)
-        if size and size[0] > 0:
+        equal = said.setdefault(words.get(route.arrow_id, ("arrow", route.arrow_id)), [])
+        if size and size[0] > 0 and not _is_said(route, equal):
             label = _free_place(_candidates(route, size, prefers_level=prefers_level), occupancy, borders)
             if label is not None:
                 occupancy.add(label)
+                equal.append(label)
                 route = replace(route, label=label)
         result.append(route)
     return result
+
+
+def _is_said(route: Route, labels: Iterable[Box]) -> bool:
+    """Return whether one of ``labels`` stands beside the part of ``route`` that another arrow draws."""
+    if route.num_shared_points < 2:
+        return False
+    shared = line_boxes(replace(route, points=route.points[: route.num_shared_points]))
+    return any(_meet(label, line, SIDE_GAP) for label in labels for line in shared)
 
 
 def _free_place(candidates: Iterable[Box | Slide], occupancy: Occupancy, borders: Occupancy) -> Box | None:
@@ -161,13 +176,14 @@ def flatten(points: Sequence[Point]) -> list[Point]:
 
 def _candidates(route: Route, size: tuple[float, float], *, prefers_level: bool | None) -> Iterator[Box | Slide]:
     points = list(route.points) if route.style == "orthogonal" else route.points[::3]
-    start = max(0, route.num_shared_points - 1) if route.style == "orthogonal" else 0
-    stretches = list(zip(points[start:], points[start + 1 :], strict=False))
+    if route.style == "orthogonal":
+        points = points[max(0, route.num_shared_points - 1) : len(points) - max(0, route.num_joined_points - 1)]
+    stretches = list(pairwise(points))
     ordered = list(enumerate(stretches))
     if prefers_level is not None:
         ordered.sort(key=lambda item: (_is_level(*item[1]) != prefers_level, item[0]))
     for index, (a, b) in ordered:
-        head = HEAD_LENGTH if index == len(stretches) - 1 else 0.0
+        head = HEAD_LENGTH if index == len(stretches) - 1 and not route.num_joined_points else 0.0
         if _is_level(a, b):
             yield from _beside_level(a, b, size, head)
         elif abs(a[0] - b[0]) < MARGIN:
@@ -191,10 +207,9 @@ def _beside_level(a: Point, b: Point, size: tuple[float, float], head: float) ->
     sides = [
         Box(x=low, y=y, width=width, height=height) for y in (a[1] - ARROW_LABEL_GAP - height, a[1] + ARROW_LABEL_GAP)
     ]
-    places = [low + room / 2]
     if high - low > 3 * width:
-        places.insert(0, low + START_GAP if a[0] < b[0] else high - START_GAP - width)
-    yield from (replace(side, x=x) for x in places for side in sides)
+        x = low + START_GAP if a[0] < b[0] else high - START_GAP - width
+        yield from (replace(side, x=x) for side in sides)
     yield from (Slide(side, room, 0.0) for side in sides)
 
 
@@ -211,5 +226,4 @@ def _beside_upright(a: Point, b: Point, size: tuple[float, float], head: float) 
         return
     left, right = a[0] - SIDE_GAP - width, a[0] + SIDE_GAP
     sides = [Box(x=x, y=low, width=width, height=height) for x in ((left, right) if a[1] < b[1] else (right, left))]
-    yield from (replace(side, y=low + room / 2) for side in sides)
     yield from (Slide(side, 0.0, room) for side in sides)

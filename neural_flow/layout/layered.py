@@ -29,9 +29,9 @@ from neural_flow.layout.frame_boxes import frame_boxes, frame_rooms
 from neural_flow.layout.frame_places import place_frames, title_strips
 from neural_flow.layout.frames import TITLE_INSET, FrameTree, build_tree, mark_elements
 from neural_flow.layout.graph import FlowGraph, adopt_forward_returns, build_graph, split_diagram
-from neural_flow.layout.grid import Grid, build_grid, place_turns
+from neural_flow.layout.grid import Grid, build_grid, num_passing, place_turns
 from neural_flow.layout.labels import SIDE_GAP, place_arrow_labels
-from neural_flow.layout.line_kinds import line_kinds, order_ways
+from neural_flow.layout.line_kinds import line_kinds, order_ways, words_of
 from neural_flow.layout.order import order_layers
 from neural_flow.layout.plan import Plan
 from neural_flow.layout.ports import assign_in_ports
@@ -82,7 +82,7 @@ def make_draft(diagram: Diagram, sizes: Sizes, direction: Direction) -> Draft:
     grid = build_grid(graph, ranks)
     mark_elements(grid, tree)
     order_layers(grid, lanes_after=direction == "lr")
-    is_curved = not _is_calm(graph)
+    is_curved = not _is_calm(graph, num_passing(grid))
     if not is_curved:
         place_turns(grid)
     shapes = [shape_of(node, sizes.nodes[node.node_id], direction) for node in graph.nodes]
@@ -116,9 +116,12 @@ def make_draft(diagram: Diagram, sizes: Sizes, direction: Direction) -> Draft:
     return Draft(plan=plan, tree=tree, rooms=rooms, sizes=sizes, direction=direction, is_curved=is_curved)
 
 
-def _is_calm(graph: FlowGraph) -> bool:
-    """Return whether right-angled lines stay readable: few stages, or few lines per stage."""
-    density = graph.num_edges / max(graph.num_nodes, 1)
+def _is_calm(graph: FlowGraph, num_passing: int) -> bool:
+    """Return whether right-angled lines stay readable: few stages, or few lines per stage.
+
+    Lines that turn off one that is there anyway do not count.
+    """
+    density = (graph.num_edges - num_passing) / max(graph.num_nodes, 1)
     if graph.num_nodes <= MAX_ORTHOGONAL_NODES:
         return density <= MAX_ORTHOGONAL_DENSITY
     return density <= MAX_SPARSE_DENSITY
@@ -175,9 +178,11 @@ def make_sheet(draft: Draft, style: str) -> Sheet:
     routes = make_routes(ways, is_curved=draft.is_curved, direction=draft.direction)
     sheet.frames.extend(_place_all_frames(draft, obstacles))
     taken = [box for _, box in obstacles] + title_strips(draft.tree, sheet.frames)
-    sheet.routes.extend(
-        place_arrow_labels(routes, draft.sizes.arrow_labels, taken, prefers_level=draft.direction == "lr")
+    is_level = draft.direction == "lr"
+    labelled = place_arrow_labels(
+        routes, draft.sizes.arrow_labels, taken, prefers_level=is_level, words=words_of(graph)
     )
+    sheet.routes.extend(labelled)
     return sheet
 
 

@@ -69,3 +69,11 @@ def order_ways(graph: FlowGraph, points: Mapping[int, list[Point]], kinds: Mappi
     edges = sorted(range(graph.num_edges), key=importance)
     ways = [Way(graph.arrows[edge], graph.source[edge], points[edge], kinds.get(edge)) for edge in edges]
     return ways + [Way(arrow, source, points[-1 - index]) for index, (source, _, arrow) in enumerate(graph.returns)]
+
+
+def words_of(graph: FlowGraph) -> dict[int, tuple[int, str]]:
+    """Return where each arrow comes from and what its label says, by arrow id."""
+    return {
+        arrow.arrow_id: (source, arrow.text or arrow.kind)
+        for arrow, source in zip(graph.arrows, graph.source, strict=True)
+    }

@@ -1,10 +1,15 @@
-"""Where lines enter nodes: spread over the side that faces the flow, the primary line at the centre."""
+"""Where lines enter nodes: spread over the side that faces the flow, the primary line at the centre.
+
+Where there are too many to tell their heads apart, those from either side come together in one place.
+"""
 
 from __future__ import annotations
 
 from neural_flow.layout._base import PORT_PITCH, NodeShape
 from neural_flow.layout.channels import back_ends
 from neural_flow.layout.grid import Grid
+
+MIN_HEAD_PITCH = 3.6
 
 
 def assign_in_ports(grid: Grid, shapes: list[NodeShape]) -> dict[int, float]:
@@ -34,6 +39,11 @@ def assign_in_ports(grid: Grid, shapes: list[NodeShape]) -> dict[int, float]:
         centre = keys.index(primary) if primary in keys else len(keys) // 2
         reach = max(centre, len(keys) - 1 - centre)
         pitch = min(PORT_PITCH, shapes[node].port_half / reach)
+        if pitch < MIN_HEAD_PITCH:
+            # Heads that would cover each other are one: what comes from one side ends in one place.
+            pitch = 0.0 if shapes[node].is_ring else min(PORT_PITCH, shapes[node].port_half)
+            ports.update({key: ((index > centre) - (index < centre)) * pitch for index, key in enumerate(keys)})
+            continue
         for index, key in enumerate(keys):
             ports[key] = (index - centre) * pitch
     return ports

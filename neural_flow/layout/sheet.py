@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from neural_flow.drawing import (
+    Arrow,
     Box,
     Direction,
     FramePlacement,
@@ -15,7 +16,7 @@ from neural_flow.drawing import (
     Point,
     Route,
 )
-from neural_flow.layout._base import CORNER_RADIUS
+from neural_flow.layout._base import CORNER_RADIUS, HEAD_LENGTH
 from neural_flow.layout.line_kinds import Way
 from neural_flow.layout.routing import EPSILON
 
@@ -51,6 +52,7 @@ def make_routes(ways: Iterable[Way], *, is_curved: bool, direction: Direction) -
     """
     drawn: dict[int, list[list[Point]]] = {}
     routes: list[Route] = []
+    ways = list(ways)
     for way in ways:
         whole = [to_page(point, direction) for point in way.points]
         points, num_shared = whole, 0
@@ -70,7 +72,31 @@ def make_routes(ways: Iterable[Way], *, is_curved: bool, direction: Direction) -
                 kind=way.kind,
             )
         )
-    return routes
+    return routes if is_curved else _join_ends([way.arrow for way in ways], routes)
+
+
+def _join_ends(arrows: list[Arrow], routes: list[Route]) -> list[Route]:
+    """Let lines that come to one place of a target from one side end on the longest of them."""
+    ends: dict[tuple[int, Point, tuple[int, int], bool], list[int]] = {}
+    for index, (arrow, route) in enumerate(zip(arrows, routes, strict=True)):
+        if len(route.points) > 2:
+            corner, end = route.points[-2:]
+            ends.setdefault((arrow.target, end, _direction(corner, end), arrow.inferred), []).append(index)
+    joined = list(routes)
+    for (_, end, ahead, _), indices in ends.items():
+        longest = max(indices, key=lambda index: (_distance(routes[index].points[-2], end), -index))
+        for index in indices:
+            points = routes[index].points
+            length = _distance(points[-2], end)
+            if (
+                index == longest
+                or length < CORNER_RADIUS + HEAD_LENGTH
+                or routes[index].num_shared_points == len(points)
+            ):
+                continue
+            place = (points[-2][0] + ahead[0] * CORNER_RADIUS, points[-2][1] + ahead[1] * CORNER_RADIUS)
+            joined[index] = replace(routes[index], points=(*points[:-1], place, end), num_joined_points=2)
+    return joined
 
 
 def _is_longer(first: tuple[int, list[Point]], second: tuple[int, list[Point]]) -> bool:

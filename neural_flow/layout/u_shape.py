@@ -11,7 +11,7 @@ from neural_flow.layout.frames import TITLE_INSET, FrameTree, build_tree
 from neural_flow.layout.graph import FlowGraph, build_graph, split_diagram
 from neural_flow.layout.labels import place_arrow_labels
 from neural_flow.layout.layered import lay_out_part
-from neural_flow.layout.line_kinds import line_kinds, order_ways
+from neural_flow.layout.line_kinds import line_kinds, order_ways, words_of
 from neural_flow.layout.routing import simplify
 from neural_flow.layout.sheet import Sheet, extent, finish, make_routes, pack
 from neural_flow.layout.u_compact import can_be_compact, compact_way, place_compact
@@ -89,8 +89,10 @@ def _draw(
     strips = title_strips(tree, frames)
     borders = [box for box in strips if not box.width or not box.height]
     taken = [box for _, box in obstacles] + [box for box in strips if box.width and box.height]
-    labels = place_arrow_labels(routes, sizes.arrow_labels, taken, prefers_level=None, crossable=borders)
-    sheet.routes.extend(labels)
+    labelled = place_arrow_labels(
+        routes, sizes.arrow_labels, taken, prefers_level=None, crossable=borders, words=words_of(graph)
+    )
+    sheet.routes.extend(labelled)
     return sheet
 
 

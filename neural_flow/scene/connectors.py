@@ -55,15 +55,20 @@ def arrow_marks(arrow: Arrow, route: Route, places: dict[int, Placement], look: 
     track = track_of(own_part(route))
     if not route.num_shared_points:
         track = shorten(track, _missing(track[0][0], arrow.source, places, look), from_start=True)
-    track = shorten(track, _missing(track[-1][-1], arrow.target, places, look), from_start=False)
-    tip, direction = track[-1][-1], end_direction(track)
-    line = shorten(track, theme.line_stop, from_start=False)
     layer = EDGE_LAYER + (-0.01 if arrow.inferred else _UNDER[arrow.kind])
+    heads: list[Mark] = []
+    line = track
+    if not route.num_joined_points:
+        track = shorten(track, _missing(track[-1][-1], arrow.target, places, look), from_start=False)
+        line = shorten(track, theme.line_stop, from_start=False)
+        # Where lines end in one place, the head of the most important one is on top.
+        above = HEAD_LAYER + layer - EDGE_LAYER
+        heads.append(Path(commands=head(track[-1][-1], end_direction(track), theme), fill=color, layer=above))
     is_dashed = arrow.inferred or change == "removed"
     dash = tuple(length * theme.edge_width for length in theme.dash) if is_dashed else ()
     marks: list[Mark] = [
         Path(commands=commands_of(line), stroke=color, stroke_width=theme.edge_width, dash=dash, layer=layer),
-        Path(commands=head(tip, direction, theme), fill=color, layer=HEAD_LAYER),
+        *heads,
     ]
     for x, y in route.taps:
         marks.append(Path(commands=circle(x, y, theme.tap_radius), fill=color, layer=EDGE_LAYER + 0.1))

@@ -23,25 +23,29 @@ def track_of(route: Route) -> Track:
     points = _distinct(route.points)
     if route.style == "curve" and len(route.points) >= 4 and (len(route.points) - 1) % 3 == 0:
         return [tuple(route.points[start : start + 4]) for start in range(0, len(route.points) - 1, 3)]
-    return _rounded(points, route.radius)
+    return _rounded(points, route.radius, 0.0 if route.num_joined_points else _HEAD_ROOM)
 
 
 def own_part(route: Route) -> Route:
-    """Return ``route`` from where it leaves the line that it shares with others of its source."""
-    last = len(route.points) - (4 if route.style == "curve" else 2)
+    """Return ``route`` from where it leaves the line that it shares with others of its source to where it joins one."""
+    end = len(route.points) - max(route.num_joined_points - 1, 0)
+    last = end - (4 if route.style == "curve" else 2)
     start = min(max(route.num_shared_points - 1, 0), max(last, 0))
-    return replace(route, points=route.points[start:])
+    return replace(route, points=route.points[start:end])
 
 
 def shared_way(route: Route) -> str:
-    """Return the part of ``route`` that another arrow draws, as the ``d`` of an SVG path; empty where there is none.
+    """Return what of ``route`` other arrows draw, as the ``d`` of an SVG path; empty where there is nothing.
 
     A viewer that lights one arrow completes its line with it.
     """
-    if route.num_shared_points < 2:
-        return ""
-    track = track_of(replace(route, points=route.points[: route.num_shared_points]))
-    return " ".join(" ".join(_word(value) for value in command) for command in commands_of(track))
+    parts: list[tuple[Point, ...]] = []
+    if route.num_shared_points > 1:
+        parts.append(route.points[: route.num_shared_points])
+    if route.num_joined_points > 1:
+        parts.append(route.points[-route.num_joined_points :])
+    commands = [command for points in parts for command in commands_of(track_of(replace(route, points=points)))]
+    return " ".join(" ".join(_word(value) for value in command) for command in commands)
 
 
 def _word(value: object) -> str:
@@ -56,7 +60,7 @@ def _distinct(points: Sequence[Point]) -> list[Point]:
     return kept if len(kept) > 1 else [points[0], points[-1]]
 
 
-def _rounded(points: list[Point], radius: float) -> Track:
+def _rounded(points: list[Point], radius: float, head_room: float) -> Track:
     track: Track = []
     start = points[0]
     last = len(points) - 3
@@ -64,7 +68,7 @@ def _rounded(points: list[Point], radius: float) -> Track:
         # Two corners share a straight stretch; at either end of the line there is but one, and the head is straight.
         entry_room = _length(before, corner) / (2 if index else 1)
         leave_room = _length(corner, after)
-        leave_room = max(leave_room / 2, leave_room - _HEAD_ROOM) if index == last else leave_room / 2
+        leave_room = max(leave_room / 2, leave_room - head_room) if index == last else leave_room / 2
         reach = min(radius, entry_room, leave_room)
         if reach < 0.05 or _is_straight(before, corner, after):
             track.append((start, corner))

@@ -47,6 +47,25 @@ def test_labels_keep_off_the_part_that_another_arrow_drew():
     assert route.label.y > 30
 
 
+def test_words_that_stand_at_the_shared_stretch_are_not_said_again():
+    whole = straight(0, (0, 0), (200, 0))
+    branch = replace(straight(1, (0, 0), (160, 0), (160, 50), (260, 50)), num_shared_points=2)
+    sizes = {0: (30.0, 6.0), 1: (30.0, 6.0)}
+    words = {0: (7, "pool"), 1: (7, "pool")}
+    first, second = place_arrow_labels([whole, branch], sizes, [], prefers_level=True, words=words)
+    assert first.label.x < 100
+    assert second.label is None
+    for others in ({0: (7, "pool"), 1: (7, "up")}, {}):
+        _, second = place_arrow_labels([whole, branch], sizes, [], prefers_level=True, words=others)
+        assert second.label.y > 30
+
+
+def test_a_label_slides_to_the_middle_of_what_is_free():
+    taken = [Box(x=0, y=-30, width=60, height=60), Box(x=120, y=-30, width=80, height=60)]
+    (route,) = place_arrow_labels([straight(0, (0, 0), (200, 0))], {0: (30.0, 6.0)}, taken, prefers_level=True)
+    assert abs(route.label.x + 15 - 90) <= 2
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(*[st.floats(-200, 200)] * 2, *[st.floats(0, 90)] * 2), max_size=20),

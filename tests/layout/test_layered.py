@@ -76,6 +76,33 @@ def test_skips_enter_rings_from_the_side_and_nest():
         assert len(route.taps) == 1
 
 
+def dense_block(num_layers):
+    """Return layers of which each reads a ring over everything before it."""
+    build = diagrams.Builder()
+    outputs = [build.card("input")]
+    for index in range(num_layers):
+        reader = outputs[0]
+        if index:
+            reader = build.ring()
+            for output in outputs:
+                build.arrow(output, reader, "primary" if output == outputs[-1] else "skip")
+        card = build.card(f"layer{index}")
+        build.arrow(reader, card)
+        outputs.append(card)
+    return build.done()
+
+
+@pytest.mark.parametrize("direction", ["lr", "tb"])
+def test_lines_of_a_dense_block_turn_into_every_merge_from_one_bus(direction):
+    diagram, sizes = dense_block(9)
+    layout = lay_out(diagram, sizes, direction)
+    assert oracle.faults(layout, diagram, sizes) == []
+    for route in layout.routes:
+        assert route.style == "orthogonal", "dense as it is, it stays calm"
+        is_skip = diagram.arrows[route.arrow_id].kind == "skip"
+        assert oracle.bends(route) == (3 if is_skip else 0), "out, along, in"
+
+
 def test_fronts_of_a_row_stand_on_one_line():
     diagram, sizes = diagrams.resnet()
     layout = lay_out(diagram, sizes)

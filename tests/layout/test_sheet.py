@@ -63,3 +63,32 @@ def test_places_where_earlier_lines_split_are_no_corners_for_later_ones():
 def test_lines_of_different_sources_share_nothing():
     ways = [Way(Arrow(arrow_id=index, source=index, target=9), index, [(0, 0), (40, 0)]) for index in range(2)]
     assert all(not route.taps for route in make_routes(ways, is_curved=False, direction="lr"))
+
+
+def joined(*ways, inferred=False):
+    """Return routes of lines from sources of their own into one target."""
+    arrows = [Arrow(arrow_id=index, source=index, target=99, inferred=inferred and not index) for index in range(9)]
+    found = [Way(arrow, arrow.source, list(way)) for arrow, way in zip(arrows, ways, strict=False)]
+    return make_routes(found, is_curved=False, direction="lr")
+
+
+def test_lines_to_one_place_end_on_the_longest():
+    inner, outer, front = joined([(0, 30), (50, 30), (50, 8)], [(0, 60), (50, 60), (50, 8)], [(0, 0), (40, 0)])
+    assert outer.num_joined_points == front.num_joined_points == 0
+    assert inner.num_joined_points == 2
+    assert inner.points == ((0, 30), (50, 30), (50, 24), (50, 8))
+
+
+def test_lines_from_both_sides_have_a_head_each():
+    routes = joined([(0, -30), (50, -30), (50, -8)], [(0, 30), (50, 30), (50, 8)])
+    assert [route.num_joined_points for route in routes] == [0, 0]
+
+
+def test_a_line_that_was_guessed_joins_no_other():
+    routes = joined([(0, 30), (50, 30), (50, 8)], [(0, 60), (50, 60), (50, 8)], inferred=True)
+    assert [route.num_joined_points for route in routes] == [0, 0]
+
+
+def test_a_stretch_too_short_for_a_curve_and_a_head_is_drawn_whole():
+    routes = joined([(0, 18), (50, 18), (50, 8)], [(0, 60), (50, 60), (50, 8)])
+    assert [route.num_joined_points for route in routes] == [0, 0]

@@ -134,3 +134,11 @@ def test_a_curve_is_cut_between_its_cubics():
     route = Route(arrow_id=0, style="curve", points=points, num_shared_points=4)
     assert own_part(route).points == points[3:]
     assert shared_way(route).startswith("M 0 0 C 1 1 2 2 3 0")
+
+
+def test_a_line_that_joins_another_is_rounded_up_to_it_and_its_rest_is_known():
+    points = ((0.0, 0.0), (50.0, 0.0), (50.0, -6.0), (50.0, -30.0))
+    route = Route(arrow_id=0, style="orthogonal", points=points, num_joined_points=2)
+    own = track_of(own_part(route))
+    assert own == [((0.0, 0.0), (44.0, 0.0)), (*own[1][:3], (50.0, -6.0))]
+    assert shared_way(route) == "M 50 -6 L 50 -30"
