@@ -27,7 +27,8 @@ from neural_flow.export.mpl._paths import drawing_state, glyph, rgba_floats, sha
 from neural_flow.records import Array
 from neural_flow.text_metrics import Weight, glyph_places, text_runs
 
-_MAX_ENLARGED_PIXELS = 48e6
+_DENSITY = 3.0
+_MAX_ENLARGED_PIXELS = 32e6
 
 
 def pdf(pages: Iterable[tuple[Scene, Box, Sequence[Mark]]], options: ExportOptions, words: dict[str, str]) -> bytes:
@@ -122,7 +123,7 @@ class _Brush:
 
     def _image(self, mark: Image) -> None:
         gc = self._renderer.new_gc()
-        pixels = rgba_of(replace(mark, pixels=enlarged(mark, self._density)))
+        pixels = enlarged(replace(mark, pixels=_opaque(mark), palette=None), self._density)
         x, y = mark.x - self._left, self._bottom - mark.y - mark.height
         self._renderer.draw_image(gc, x, y, pixels[::-1], Affine2D().scale(mark.width, mark.height))
         gc.restore()
@@ -140,7 +141,13 @@ def _text_outline(text: str, weight: Weight, font_file: str | None) -> Outline:
     return Outline(np.concatenate(points), np.concatenate(codes))
 
 
+def _opaque(mark: Image) -> Array:
+    """Return the pixels of ``mark`` as colours, with alpha only where it says something: all are kept till the end."""
+    rgba = rgba_of(mark)
+    return rgba[..., :3] if (rgba[..., 3] == 255).all() else rgba
+
+
 def _density(scene: Scene) -> float:
     """Return the pixels a point that pictures are enlarged to, fewer where so many pictures would fill the memory."""
     area = sum(mark.width * mark.height for mark in scene.marks if isinstance(mark, Image))
-    return min(4.0, max(1.0, sqrt(_MAX_ENLARGED_PIXELS / max(area, 1.0))))
+    return min(_DENSITY, max(1.0, sqrt(_MAX_ENLARGED_PIXELS / max(area, 1.0))))
