@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,6 +27,7 @@ _FILES: dict[Weight, str] = {"regular": "DejaVuSans.ttf", "bold": "DejaVuSans-Bo
 # Fonts hold them without ink, but they make a name read as another one: they are shown as code points.
 _TURNING = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A))))
 ELLIPSIS = "…"
+_BREAKS = re.compile(r"[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def _advance(text: str, weight: Weight, font_file: str | None) -> float:
 
 def ellipsize(text: str, size: float, weight: Weight, max_width: float, font_file: str | None = None) -> str:
     """Return ``text`` in one line; where it is wider than ``max_width`` points, its two ends round an ellipsis."""
-    if any(char != " " and char.isspace() for char in text):
+    if _BREAKS.search(text):
         text = " ".join(text.split())
     if text_width(text, size, weight, font_file) <= max_width:
         return text
