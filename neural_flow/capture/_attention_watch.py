@@ -29,9 +29,14 @@ def has_attention_calls(model: nn.Module, trace: Trace | None) -> bool:
 
 
 def attention_watch(
-    model: nn.Module, plan: Plan, pictures: Pictures, heads: Heads, op_watch: OpWatch | None
+    model: nn.Module,
+    paths: dict[nn.Module, str],
+    plan: Plan,
+    pictures: Pictures,
+    heads: Heads,
+    op_watch: OpWatch | None,
 ) -> AttentionTracer:
-    """Return a tracer that hands the weights of each drawn stage to ``pictures``."""
+    """Return a tracer that hands the weights of each drawn stage to ``pictures``; ``paths`` are the model's modules."""
 
     def owner(frame: CallFrame | None) -> Stage | None:
         if op_watch is not None and op_watch.current is not None:
@@ -62,6 +67,7 @@ def attention_watch(
 
     return AttentionTracer(
         model,
+        paths=paths,
         sample=pictures.context.sample,
         batch_size=pictures.batch.size,
         max_side=pictures.context.max_side,

@@ -35,6 +35,7 @@ def _plain_meta(shape: torch.Size, dtype: torch.dtype, device: torch.device, req
     return TensorMeta(shape=tuple(shape), dtype=dtype_name(dtype), device=str(device), requires_grad=requires_grad)
 
 
+@lru_cache(maxsize=64)
 def dtype_name(dtype: torch.dtype) -> str:
     """Return ``float32`` for ``torch.float32``."""
     return str(dtype).removeprefix("torch.")

@@ -100,6 +100,8 @@ def choose_leaf(leaves: Sequence[torch.Tensor], onward: TensorMeta | None) -> to
     """Return the leaf that a card shows: the one that goes onward, else the largest floating one, else the largest."""
     if not leaves:
         return None
+    if len(leaves) == 1:
+        return leaves[0]
     if onward is not None:
         for leaf in leaves:
             if _shape_of(leaf) == onward.shape and str(leaf.dtype).removeprefix("torch.") == onward.dtype:

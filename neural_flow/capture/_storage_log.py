@@ -13,6 +13,7 @@ from neural_flow.records import ValueRef
 
 Refs = tuple[ValueRef, ...]
 
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _MAX_PARTS = 64  # more writes than this are not checked for filling a view together
 
 
@@ -77,8 +78,7 @@ class StorageLog:
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
     """Return the storage of ``tensor``, or None where it has none of its own (sparse, nested, wrapped, lazy)."""
-    kind = type(tensor)
-    if kind is not torch.Tensor and kind is not torch.nn.Parameter and hasattr(kind, "__tensor_flatten__"):
+    if type(tensor) not in _PLAIN and hasattr(type(tensor), "__tensor_flatten__"):
         return None
     try:
         return tensor.untyped_storage()

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import torch
 
 from neural_flow.capture._functions import is_in_place
+from neural_flow.module_calls import ATOMS
 
 Tensors = list[torch.Tensor]
 
 _MAX_JOINED = 64  # longer lists are taken as a whole
+_SEQUENCES = (list, tuple)
 _BASIC_INDEX = (int, slice, type(None), type(Ellipsis))
 
 
@@ -36,8 +38,11 @@ def collect_tensors(items: Iterable[Any], found: Tensors) -> Tensors:
     for item in items:
         if isinstance(item, torch.Tensor):
             found.append(item)
-        elif isinstance(item, list | tuple):
-            collect_tensors(item, found)
+        elif type(item) in ATOMS:
+            continue
+        elif isinstance(item, _SEQUENCES):
+            if not ATOMS.issuperset(map(type, item)):  # sizes and strides: by far the most
+                collect_tensors(item, found)
         elif isinstance(item, dict):
             collect_tensors(item.values(), found)
         elif type(item) is FunctionType and item.__closure__:  # the branches of a conditional read what they close over

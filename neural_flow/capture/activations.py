@@ -126,12 +126,13 @@ def run_capture_pass(
             if stage.index < len(leaves):
                 pictures.take(stage, leaves[stage.index])
         with ExitStack() as stack:
-            stack.enter_context(watched_calls(model, plan.calls, _call_watcher(plan, pictures)))
+            paths = session.tree.paths
+            stack.enter_context(watched_calls(model, plan.calls, _call_watcher(plan, pictures), paths))
             _watch_emits(plan, pictures, stack)
-            op_watch = _op_watch(model, plan, pictures, stack)
+            op_watch = _op_watch(ModuleCallStack(model, paths=paths), plan, pictures, stack)
             if has_attention and has_attention_calls(model, trace):
                 # below the watch of ops in the stack of modes, so that it knows which op is running
-                attention = stack.enter_context(attention_watch(model, plan, pictures, asked_heads, op_watch))
+                attention = stack.enter_context(attention_watch(model, paths, plan, pictures, asked_heads, op_watch))
                 notes = attention.skipped
             if op_watch is not None:
                 stack.enter_context(op_watch)
@@ -182,7 +183,7 @@ def capture_activations(
         Session(
             model, args, kwargs, train=train, seed=seed, grad=grad, device=device, written_params=written
         ) as session,
-        watched_calls(model, plan.owners, keep),
+        watched_calls(model, plan.owners, keep, session.tree.paths),
     ):
         model(*session.args, **session.kwargs)
     return found
@@ -190,6 +191,10 @@ def capture_activations(
 
 def _call_watcher(plan: Plan, pictures: Pictures) -> OnOutput:
     def take(key: CallKey, module: nn.Module, output: Any) -> None:
+        if isinstance(output, torch.Tensor):  # by far the most
+            for stage in plan.calls[key]:
+                pictures.take(stage, output, module)
+            return
         leaves = [leaf for _, leaf in tensor_leaves(output)]
         for stage in plan.calls[key]:
             leaf = choose_leaf(leaves, plan.leaves.get(stage.stage_id))
@@ -225,7 +230,7 @@ def _watch_emits(plan: Plan, pictures: Pictures, stack: ExitStack) -> None:
     stack.callback(observe_every_emit(take).remove)
 
 
-def _op_watch(model: nn.Module, plan: Plan, pictures: Pictures, stack: ExitStack) -> OpWatch | None:
+def _op_watch(calls: ModuleCallStack, plan: Plan, pictures: Pictures, stack: ExitStack) -> OpWatch | None:
     if not plan.ops:
         return None
 
@@ -234,19 +239,27 @@ def _op_watch(model: nn.Module, plan: Plan, pictures: Pictures, stack: ExitStack
         if leaf is not None:
             pictures.take(stage, leaf)
 
-    return OpWatch(stack.enter_context(ModuleCallStack(model)), plan.ops, take)
+    return OpWatch(stack.enter_context(calls), plan.ops, take)
 
 
 @contextmanager
-def watched_calls(model: nn.Module, keys: Iterable[CallKey], on_output: OnOutput) -> Generator[None]:
+def watched_calls(
+    model: nn.Module, keys: Iterable[CallKey], on_output: OnOutput, paths: Mapping[nn.Module, str]
+) -> Generator[None]:
     """Call ``on_output(key, module, output)`` after each call in ``keys``, by hooks on the modules that run them.
 
     Calls are counted when they are entered. Scripted modules take no hooks of their own: for them there are global
     ones. Leaving removes every hook.
+
+    Args:
+        model: what will run.
+        keys: the calls.
+        on_output: told of each.
+        paths: the paths of the model's modules.
     """
     wanted = set(keys)
     wanted_paths = {path for path, _ in wanted}
-    modules = {module: path for module, path in module_paths(model).items() if path in wanted_paths}
+    modules = {module: path for module, path in paths.items() if path in wanted_paths}
     scripted: dict[nn.Module, str] = {
         module: path for module, path in modules.items() if isinstance(module, torch.jit.ScriptModule)
     }

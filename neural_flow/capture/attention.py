@@ -78,6 +78,7 @@ class AttentionTracer(TorchFunctionMode):
 
     Args:
         model: names the calls; without it paths are empty, and modules that return their weights are not seen.
+        paths: the paths of its modules, where they are known already.
         keep: ``weights`` keeps them whole; ``summary`` only maps of one batch element, which needs little memory.
         sample: the batch element of the maps.
         batch_size: size of the batch at the model's inputs; attention over windows has a multiple of it.
@@ -91,6 +92,7 @@ class AttentionTracer(TorchFunctionMode):
         self,
         model: nn.Module | None = None,
         *,
+        paths: dict[nn.Module, str] | None = None,
         keep: Literal["summary", "weights"] = "summary",
         sample: int = 0,
         batch_size: int = 1,
@@ -110,7 +112,9 @@ class AttentionTracer(TorchFunctionMode):
         self._is_wanted = is_wanted
         self._on_record = on_record
         self._calls = (
-            None if model is None else ModuleCallStack(model, on_enter=self._enter_call, on_exit=self._exit_call)
+            None
+            if model is None
+            else ModuleCallStack(model, on_enter=self._enter_call, on_exit=self._exit_call, paths=paths)
         )
         self._num_seen: dict[int, int] = {}
         self._seen_at_entry: dict[int, int] = {}
@@ -151,10 +155,13 @@ class AttentionTracer(TorchFunctionMode):
         self._total += 1
         is_wanted = self._is_wanted is None or self._is_wanted(frame)
         try:
+            if not is_wanted:
+                with no_torch_function():
+                    shape = _shape_of(target, args, kwargs)
+                self._record(target, frame, shape)
+                return
             with torch.no_grad(), no_torch_function(), _without_autocast(args):
-                if not is_wanted:
-                    self._record(target, frame, _shape_of(target, args, kwargs))
-                elif self._keep == "weights":
+                if self._keep == "weights":
                     scores = _scores(target, args, kwargs, None)
                     self._record(target, frame, scores.shape, scores.note, weights=whole_weights(scores))
                 else:
@@ -279,6 +286,9 @@ def _shape_of(target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
     """Return batch, heads, queries and keys of a call, without computing anything."""
     if target == "multi_head_attention_forward":
         return mha_shape(*args, **kwargs)
+    if len(args) > 1 and args[0].dim() == 4 and args[1].dim() == 4 and not args[0].is_nested:
+        batch, heads, length, _ = args[0].shape
+        return int(batch), int(heads), int(length), int(args[1].shape[2])
     is_nested = bool(args) and args[0].is_nested
     _, *rest = _scores(target, args, kwargs, 0 if is_nested else None).shape
     return _batch_of(target, args, kwargs), rest[0], rest[1], rest[2]

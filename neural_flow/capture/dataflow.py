@@ -92,7 +92,7 @@ class _FunctionMode(TorchFunctionMode):
                 self.tracer.save_params_under(leaves)
             versions = versions_of(leaves)
             result = func(*args, **kwargs)
-            if isinstance(result, _NO_TENSORS) and name not in ARRAY_ESCAPES:
+            if type(result) is not torch.Tensor and isinstance(result, _NO_TENSORS) and name not in ARRAY_ESCAPES:
                 return result
         try:
             if not _are_plain(leaves):
