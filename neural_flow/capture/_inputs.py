@@ -41,7 +41,7 @@ class InputPictures:
             context: the context until now.
         """
         if kind == "tokens":
-            return replace(context, has_token_input=True)
+            return replace(context, has_token_input=True, num_tokens=context.num_tokens or sample.numel())
         picture: Array | None = None
         size = tuple(sample.shape[-2:])
         if kind == "image":

@@ -135,7 +135,7 @@ class Pictures:
             class_name=stage.class_name,
             batch_dim=batch_dim_of(leaf, self.batch, module),
             batch_size=self.batch.size,
-            has_conv1d=module is not None and leaf.dim() <= _MAX_SIGNAL_DIM and _has_conv1d(module),
+            has_conv1d=module is not None and 1 < leaf.dim() <= _MAX_SIGNAL_DIM and _has_conv1d(module, leaf.shape[-2]),
         )
         if stage.kind != "output":
             return context
@@ -189,8 +189,15 @@ def _unpacked(packing: PackedSequence, sample: int) -> torch.Tensor:
     return padded[index, : int(lengths[index])]
 
 
-def _has_conv1d(module: nn.Module) -> bool:
-    return any(isinstance(part, nn.Conv1d | nn.ConvTranspose1d) for part in module.modules())
+def _has_conv1d(module: nn.Module, num_channels: int) -> bool:
+    """Return whether a convolution over one dimension inside a module makes so many channels.
+
+    A block over tokens ``[T, D]`` may mix neighbours by such a convolution and still hand on tokens.
+    """
+    return any(
+        isinstance(part, nn.Conv1d | nn.ConvTranspose1d) and part.out_channels == num_channels
+        for part in module.modules()
+    )
 
 
 def _share_reference(raws: Any) -> None:

@@ -143,7 +143,7 @@ def bars_of(look: Look, drawn: Sequence[Mark], cost_top: float) -> list[Bar]:
     attention = [found for stage in stages if (found := attention_of(stage, look)) is not None]
     if attention:
         is_even = any(found.facts.get("is_even") for found in attention)
-        end = "max, at least twice even" if is_even else "max"
+        end = "max (≥ 2 × even)" if is_even else "max"
         bars.append(Bar(look.style.sequential, "attention (scaled per head)", "0", end))
     if look.options.color_by and cost_top > 0:
         bars.append(Bar(cost_palette(look), _measured_words(look), "0", value_text(cost_top, unit_of(look))))

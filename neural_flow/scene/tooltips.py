@@ -152,10 +152,10 @@ def _plain_shape(stage: Stage, look: Look) -> str:
 def _are_tokens(stage: Stage, look: Look) -> bool:
     """Return whether whole numbers are looked up, or called so: lengths and positions are no tokens."""
     words = set(re.findall(r"[a-z]+", stage.name.lower()))
-    if words & _TOKEN_WORDS:
-        return True
+    if words & _COUNT_WORDS:
+        return False
     readers = (look.stages[edge.target] for edge in look.topology.edges if edge.source == stage.stage_id)
-    return not words & _COUNT_WORDS and any(family(reader) == "embedding" for reader in readers)
+    return bool(words & _TOKEN_WORDS) or any(family(reader) == "embedding" for reader in readers)
 
 
 def figure_title(look: Look) -> str:

@@ -34,11 +34,11 @@ class SummaryContext:
 
     ``batch_dim`` is the batch dimension of this tensor, None where it has none; ``batch_size`` the size of a batch at
     the model's inputs, of which the dimension's size is a multiple. ``input_hw`` is the spatial size of the image
-    input and ``input_picture`` that image as uint8 ``[H, W]`` or ``[H, W, 3]``; ``input_dhw`` and ``input_slices`` are
-    the size of an input volume and its middle slices as uint8; ``input_range`` are the ends of the image input's
-    values. ``max_side`` caps a map, in pixels. Of an output, ``name`` is its name, ``makers`` the names of the modules
-    that made it, innermost first and the model's class last, and ``ops`` the bare words of its last ops, the last one
-    first.
+    input and ``input_picture`` that image as uint8 ``[H, W]`` or ``[H, W, 3]``; ``input_range`` are the ends of its
+    values; ``input_dhw`` and ``input_slices`` are the size of an input volume and its middle slices as uint8;
+    ``num_tokens`` is the length of the token input. ``max_side`` caps a map, in pixels. Of an output, ``name`` is its
+    name, ``makers`` the names of the modules that made it, innermost first and the model's class last, and ``ops`` the
+    bare words of its last ops, the last one first.
     """
 
     role: Role = "module"
@@ -55,6 +55,7 @@ class SummaryContext:
     input_dhw: tuple[int, int, int] | None = None
     input_slices: tuple[Array, Array, Array] | None = None
     has_token_input: bool = False
+    num_tokens: int = 0
     has_conv1d: bool = False
     labels: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()

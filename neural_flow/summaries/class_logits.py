@@ -52,13 +52,16 @@ class ClassLogits:
         best = largest(shares, min(_MAX_BARS, scores.numel()))
         classes = best.tolist()
         has_labels = len(context.labels) == scores.numel()
-        word = "token" if is_sequence else "class"
-        names = tuple(context.labels[index] if has_labels else f"{word} {index}" for index in classes)
+        # one score for each token that went in: where a span starts, what a word is attended by
+        is_over_tokens = not is_sequence and not has_labels and scores.numel() == context.num_tokens
+        word = "token" if is_sequence or is_over_tokens else "class"
+        known = context.labels if has_labels else context.tokens if is_over_tokens else ()
+        names = tuple(known[index] if len(known) == scores.numel() else f"{word} {index}" for index in classes)
         what = "largest of {} independent probabilities" if is_independent else f"most probable {word} of {{}}"
         return {"shares": shares[best]}, {
             "classes": tuple(classes),
             "names": names,
-            "words": f"{scores.numel()} {'tokens' if is_sequence else 'classes'}",
+            "words": f"{scores.numel()} {'tokens' if word == 'token' else 'classes'}",
             "is_flat": float(shares[best[0]]) < _MIN_SHARE,
             "num_classes": scores.numel(),
             "caption": what.format(scores.numel()),

@@ -120,6 +120,21 @@ def test_a_card_shows_the_output_of_its_call_pixel_by_pixel() -> None:
         assert not array.flags.writeable
 
 
+def test_tokens_that_a_convolution_mixes_are_no_signal() -> None:
+    class Mixer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv1d(12, 12, 3, padding=1)
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return self.conv(tokens.transpose(1, 2)).transpose(1, 2)
+
+    model = nn.Sequential(Mixer(), nn.Linear(12, 4))
+    topology, capture = captured(model, (random(1, 6, 12),), "0", "0.conv", "1")
+    assert of(topology, capture, "0").kind == "token_map"
+    assert of(topology, capture, "0.conv").kind == "signal"
+
+
 def test_each_call_of_a_reused_module_shows_its_own_value() -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:

@@ -33,6 +33,7 @@ def with_input(unet, name, reader_class):
         ("input_ids", "Encoder", "input 10 tokens"),
         ("lengths", "LSTM", "input 10"),
         ("positions", "Embedding", "input 10"),
+        ("token_type_ids", "Embedding", "input 10"),
     ],
 )
 def test_whole_numbers_are_tokens_where_they_are_looked_up(unet, name, reader_class, text):

@@ -126,6 +126,22 @@ def test_maps_are_pictures_classes_or_what_they_are(maps, context, kind):
     assert choose(maps, context) == kind
 
 
+def test_a_score_for_each_token_is_named_by_the_token():
+    context = replace(OUTPUT, name="start_logits", has_token_input=True, num_tokens=6)
+    scores = random(6) * 5
+    first = int(scores.argmax())
+    assert summarise(scores, context)[2]["names"][0] == f"token {first}"
+    words = tuple("abcdef")
+    assert summarise(scores, replace(context, tokens=words))[2]["names"][0] == words[first]
+    assert summarise(scores, replace(context, num_tokens=7))[2]["names"][0] == f"class {first}"
+
+
+def test_a_map_without_channel_is_a_map():
+    assert choose(random(16, 16), replace(RGB, name="predicted_depth")) == "feature_maps"
+    assert choose(random(16, 8), replace(RGB, name="predicted_depth")) == "token_map"
+    assert summarise(random(16, 16), RGB)[2]["map_hw"] == (16, 16)
+
+
 def test_independent_probabilities_are_shown_as_they_are():
     values = torch.tensor([0.9, 0.8, 0.1])
     kind, arrays, facts = summarise(values, replace(OUTPUT, name="labels", ops=("sigmoid", "linear")))
