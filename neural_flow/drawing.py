@@ -110,22 +110,30 @@ class NodeSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What layout must know of the drawing before it is drawn: sizes by node id and arrow id (width, height)."""
+    """What layout must know of the drawing before it is drawn: sizes by node id and arrow id (width, height).
+
+    ``tightness`` is the share of the usual white space between stages along the flow.
+    """
 
     nodes: Mapping[int, NodeSize]
     arrow_labels: Mapping[int, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
     frame_titles: Mapping[int, tuple[float, float]] = field(default_factory=lambda: MappingProxyType({}))
+    tightness: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutOptions:
-    """What the user asked of the layout. Width and height bound the page, in points."""
+    """What the user asked of the layout. Width and height bound what is laid out, in points.
+
+    A row that is no wider than ``plain_width`` stays one row.
+    """
 
     direction: Literal["auto", "lr", "tb"] = "auto"
     max_width: float = 1067.0
     max_height: float = 600.0
     page_aspect: float = 16 / 9
     is_width_fixed: bool = False
+    plain_width: float = 500.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

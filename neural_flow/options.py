@@ -12,12 +12,16 @@ import torch
 from neural_flow.drawing import LayoutOptions
 from neural_flow.errors import UsageError
 from neural_flow.records import Request
+from neural_flow.scene.build import room_inside
 from neural_flow.scene.options import Change, SceneOptions
+from neural_flow.theme import get_theme
 
 Progress = Callable[[str], None]
 PAGE_WIDTHS = {"column": 252.0, "page": 516.0, "slide": 960.0}
 UNITS = {"pt": 1.0, "mm": 72 / 25.4, "cm": 72 / 2.54, "in": 72.0, "px": 0.75}
 POINTS_OF_DEFAULT_PAGE = (1067.0, 600.0)
+MIN_PAGE_WIDTH = 130.0
+"""What one card with its name, a line to either side and the legend take."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,20 +137,30 @@ def request_options(request: Request) -> dict[str, Any]:
 
 
 def layout_options(asked: Options) -> LayoutOptions:
-    """Return what the user asked of the layout; a width fixes the page."""
+    """Return what the user asked of the layout: the room that a page leaves; a width fixes the page."""
+    theme = get_theme(asked.theme)
     if asked.width is None:
-        width, height = POINTS_OF_DEFAULT_PAGE
+        width, height = room_inside(*POINTS_OF_DEFAULT_PAGE, theme)
         return LayoutOptions(direction=asked.direction, max_width=width, max_height=height)
     width = width_in_points(asked.width)
-    return LayoutOptions(direction=asked.direction, max_width=width, max_height=width * 9 / 16, is_width_fixed=True)
+    width, height = room_inside(width, width * 9 / 16, theme)
+    return LayoutOptions(direction=asked.direction, max_width=width, max_height=height, is_width_fixed=True)
 
 
 def width_in_points(width: str | float) -> float:
     """Return a page width in points: a number, ``516pt``, ``180mm``, ``7in``, ``column``, ``page`` or ``slide``.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is none of these, or so little that no card has room.
     """
+    points = _points(width)
+    if points < MIN_PAGE_WIDTH:
+        least = f"{MIN_PAGE_WIDTH:.0f}pt ({MIN_PAGE_WIDTH / UNITS['mm']:.0f}mm)"
+        raise UsageError(f"width {width!r} is too narrow for a card and its name", hint=f"give at least {least}")
+    return points
+
+
+def _points(width: str | float) -> float:
     if isinstance(width, int | float):
         if not 0 < width < inf:
             raise UsageError(f"width {width!r} is no length", hint="give points, such as 516")
@@ -179,6 +193,7 @@ def scene_options(asked: Options) -> SceneOptions:
         font_file=asked.font,
         changes=asked.changes,
         edge_changes=asked.edge_changes,
+        page_width=None if asked.width is None else width_in_points(asked.width),
     )
 
 

@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neural_flow import graph_json, records
-from neural_flow.diagram.build import build_diagram
 from neural_flow.drawing import ExportOptions, Picture, Scene
 from neural_flow.export._base import render_bytes, write_picture
-from neural_flow.layout.choose import lay_out
-from neural_flow.options import Options, layout_options, scene_options
+from neural_flow.options import Options
+from neural_flow.page_fit import fit_page
 from neural_flow.records import Capture, Measurements
-from neural_flow.scene.build import build_scene
-from neural_flow.scene.measure import measure_diagram
-from neural_flow.theme import get_theme
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -151,11 +147,7 @@ def make_scene(
     topology: records.Topology, capture: Capture, measurements: tuple[Measurements, ...], asked: Options
 ) -> Scene:
     """Return one figure of a topology, laid out as asked."""
-    theme = get_theme(asked.theme)
-    look = scene_options(asked)
     asked.tell("layout")
-    diagram = build_diagram(topology)
-    sizes = measure_diagram(diagram, topology, capture, theme, look, measurements)
-    layout = lay_out(diagram, sizes, layout_options(asked), asked.layout)
+    scene = fit_page(topology, capture, measurements, asked).scene
     asked.tell("drawing")
-    return build_scene(topology, diagram, layout, capture, measurements, theme, look)
+    return scene

@@ -50,6 +50,7 @@ UNITS: dict[str, tuple[float, set[str]]] = {
     "diff_figure": (2.1, set()),
     "options": (3.0, {"torch"}),
     "checks": (3.1, {"torch"}),
+    "page_fit": (3.05, set()),
     "results": (3.1, {"networkx", "numpy"}),
     "pipeline": (3.2, {"torch", "numpy"}),
     "build": (4.0, {"torch", "numpy"}),

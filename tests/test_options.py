@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neural_flow.errors import UsageError
-from neural_flow.options import Options, layout_options, make_request, request_options, width_in_points
+from neural_flow.options import MIN_PAGE_WIDTH, Options, layout_options, make_request, request_options, width_in_points
+from neural_flow.theme import get_theme
 
 
-@given(st.floats(0.1, 5000, allow_nan=False).map(lambda number: round(number, 2)))
+@given(st.floats(2.0, 5000, allow_nan=False).map(lambda number: round(number, 2)))
 def test_units_agree(number: float):
     points = width_in_points(f"{number}in")
     assert points == pytest.approx(72 * number)
@@ -24,8 +25,16 @@ def test_no_lengths(width: str):
 
 def test_a_width_fixes_the_page():
     assert layout_options(Options(width="column")).is_width_fixed
-    assert layout_options(Options(width=300)).max_width == 300
+    assert layout_options(Options(width=300)).max_width == 300 - 2 * get_theme("light").margin
     assert not layout_options(Options()).is_width_fixed
+
+
+@pytest.mark.parametrize("width", ["1mm", "20pt", 7, "0.5in"])
+def test_a_width_that_holds_no_card_is_refused_with_the_least_one(width: str | float):
+    with pytest.raises(UsageError, match="too narrow") as caught:
+        width_in_points(width)
+    assert caught.value.hint == "give at least 130pt (46mm)"
+    assert width_in_points(MIN_PAGE_WIDTH) == MIN_PAGE_WIDTH
 
 
 def test_a_request_asks_the_same_again():

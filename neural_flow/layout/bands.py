@@ -46,6 +46,7 @@ class GapNeeds:
     """Room along the flow between the border of each frame and what it holds."""
     min_frame_length: Sequence[float]
     is_curved: bool
+    layer_gap: float = LAYER_GAP
 
 
 def assign_bands(
@@ -87,7 +88,7 @@ def _lay_gap(
     is_inner = 0 < layer < grid.num_layers
     between, first = _between(channel, needs, layer, is_inner=is_inner)
     after = _after_opening(channel, needs)
-    least = max(0.0 if any(channel.num_tracks) else LAYER_GAP, overhang + OVERHANG_GAP)
+    least = max(0.0 if any(channel.num_tracks) else needs.layer_gap, overhang + OVERHANG_GAP)
     spare = max(0.0, start + least - (at + between + after)) if is_inner else 0.0
     before, behind = needs.label_room[layer]
     tracks[Zone.BETWEEN] = at + first + (spare / 2 if not is_crossed and not before and not behind else 0.0)

@@ -12,7 +12,7 @@ from neural_flow.layout.wrap import HEADER_ROOM, Wrapping, page_cost, wrap, wrap
 
 MAX_ASPECT = 3.0
 MAX_SHORT_WIDTH = 600.0
-"""A row about as wide as a page of text may be a ribbon."""
+"""A row that is no wider may be a ribbon, if more than one line would cross the break."""
 COLUMN_COST = 0.3
 GOOD_COST = 0.6
 MAX_BOTH_NODES = 100
@@ -56,21 +56,24 @@ def _choose_sheet(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> She
             break
         draft = make_draft(diagram, sizes, direction)
         row = wrap(draft, 1)
-        if index == 0 and row is not None and _is_fine_row(row, options):
+        found = wrappings(draft, options)
+        if index == 0 and row is not None and _is_fine_row(row, found[0], options):
             return make_sheet(row.draft, "layered")
-        for wrapping in wrappings(draft, options):
+        for wrapping in found:
             cost, num_rows = page_cost(wrapping, options)
             if best is None or (cost + bias, num_rows) < best[0]:
                 best = ((cost + bias, num_rows), wrapping)
     if best is None:
         return lay_out_part(diagram, sizes, directions[0])
-    if sheet is not None and best[1].width > options.max_width:
+    if sheet is not None and best[1].width > max(options.max_width, extent(sheet).width):
         return sheet
     return make_sheet(best[1].draft, "wrapped" if best[1].num_rows > 1 else "layered")
 
 
-def _is_fine_row(row: Wrapping, options: LayoutOptions) -> bool:
+def _is_fine_row(row: Wrapping, best: Wrapping, options: LayoutOptions) -> bool:
     """Return whether one row fits the page and is no ribbon, or is too short to be worth a second one."""
     if row.width > options.max_width or row.height > options.max_height:
         return False
-    return row.width <= max(MAX_SHORT_WIDTH, MAX_ASPECT * (row.height + HEADER_ROOM))
+    if row.width <= MAX_ASPECT * (row.height + HEADER_ROOM) or row.width <= options.plain_width:
+        return True
+    return row.width <= MAX_SHORT_WIDTH and best.cut_cost > 0.0

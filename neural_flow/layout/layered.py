@@ -17,6 +17,7 @@ from neural_flow.drawing import (
 from neural_flow.layout._base import (
     ARROW_LABEL_GAP,
     FRAME_PADDING,
+    LAYER_GAP,
     LAYOUT_STYLES,
     NodeShape,
     body_and_label,
@@ -102,6 +103,7 @@ def make_draft(diagram: Diagram, sizes: Sizes, direction: Direction) -> Draft:
         opening_room=[FRAME_PADDING if is_level else tree.top_room(frame) for frame in range(len(tree.frames))],
         min_frame_length=[width + 2 * TITLE_INSET if width and is_level else 0.0 for width in tree.title_width],
         is_curved=is_curved,
+        layer_gap=LAYER_GAP * sizes.tightness,
     )
     plan = Plan(
         grid=grid,

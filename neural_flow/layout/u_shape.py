@@ -51,10 +51,12 @@ def make_u_sheet(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> Shee
     shape = find_u(graph, sizes)
     if shape is None:
         return None
-    staircase = _draw(diagram, sizes, graph, shape, 1.0, is_compact=False)
+    staircase = _draw(diagram, sizes, graph, shape, sizes.tightness, is_compact=False)
     is_wide = extent(staircase).width > options.max_width
     if is_wide and options.is_width_fixed:
         for tightness in TIGHTER:
+            if tightness >= sizes.tightness:
+                continue
             tight = _draw(diagram, sizes, graph, shape, tightness, is_compact=False)
             if extent(tight).width <= options.max_width:
                 return tight

@@ -7,33 +7,53 @@ the two rows.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from neural_flow.drawing import LayoutOptions
-from neural_flow.layout._base import GUTTER, GUTTER_PITCH, LANE_WIDTH, TRACK_PITCH
-from neural_flow.layout.bands import BORDER_TRACK, FIRST_TRACK, LAST_TRACK
+from neural_flow.layout._base import GUTTER, GUTTER_PITCH, TRACK_PITCH
+from neural_flow.layout.bands import FIRST_TRACK
 from neural_flow.layout.channels import SAME_PLACE, Line, Zone
-from neural_flow.layout.frame_boxes import open_frames, row_end, row_reach, row_start
+from neural_flow.layout.cuts import (
+    MAX_THOROUGH_LAYERS,
+    ROW_COST,
+    Ruler,
+    crossing_lines,
+    cuts_within,
+    even_cuts,
+    last_stretch,
+    measure,
+    room_before,
+)
+from neural_flow.layout.frame_boxes import row_end, row_reach, row_start
 from neural_flow.layout.layered import Draft
 from neural_flow.layout.plan import Cut, Plan
 
-WINDOW = 0.4
-"""Of a row's length, to either side of the ideal cut; small diagrams search a whole row."""
-LINE_PENALTY = 0.04
-GROUP_PENALTY = 0.3
-FOLD_PENALTY = 2.0
 HEADER_ROOM = 48.0
 """What a drawing adds above and below its layout: header and legend."""
-ROW_COST = 0.03
-CROSSING_COST = 0.2
 OVERFLOW_COST = 10.0
+MISFIT_COST = 0.3
+"""Of a page that does not fit, however little it is too large."""
 UNUSED_COST = 0.5
 ASPECT_COST = 0.3
+TALL_COST = 1.5
+MAX_HEIGHT = 640.0
+"""A page of paper is not much higher: what is higher is worse by the share that it is too high."""
+PAPER_WIDTH = 500.0
+"""A layout that is no wider keeps its text at its size on a page of a paper."""
+WIDE_COST = 0.3
+WIDOW_COST = 0.3
+"""Of a page with a row that is all but empty."""
 MAX_STEPS = 3
 """Numbers of rows tried on either side of the likely one."""
-MAX_THOROUGH_LAYERS = 400
+MAX_UNEVEN_LAYERS = 100
+"""Longer rows are cut into rows of near equal length only: among so many gaps there are always good ones."""
+UNEVEN = (1.05, 1.25, 1.5, 1.75)
+"""Lengths of rows tried, as shares of equal ones."""
+UNEVEN_COST = 0.15
+"""Rows of near equal length look better, unless others save much."""
+MAX_TRIES = 4
+"""To keep a given width: all rows start where the one with most lines before it does, which is known at last."""
 
 
 @dataclass(slots=True)
@@ -46,76 +66,55 @@ class Wrapping:
     num_rows: int
     cut_cost: float
     """What the frames and lines that its cuts go through cost."""
-
-
-@dataclass(slots=True)
-class _Ruler:
-    """What every wrapping of one draft is measured with, by layer or by the gap before it."""
-
-    positions: list[float]
-    """The middle of each gap along the flow."""
-    penalties: list[float]
-    frame_penalties: list[float]
-    lows: list[float]
-    highs: list[float]
+    shortest: float
+    """The length of the shortest row, as a share of the longest."""
+    is_even: bool = True
+    """Whether its rows were made to be of near equal length."""
 
 
 def wrappings(draft: Draft, options: LayoutOptions) -> list[Wrapping]:
-    """Return the draft in the numbers of rows whose page comes nearest to the one asked for, the best first."""
+    """Return the draft broken into rows whose page comes nearest to the one asked for, the best first."""
     num_layers = draft.plan.grid.num_layers
     if not num_layers:
         return []
-    ruler = _measure(draft)
+    ruler = measure(draft)
     target = options.page_aspect if draft.direction == "lr" else 1 / options.page_aspect
     length = ruler.positions[-1] - ruler.positions[0]
     low, high = _row_extent(draft, ruler, range(num_layers))
-    limit = options.max_width if draft.direction == "lr" else options.max_height
     ideal = math.sqrt(length / ((high - low + GUTTER) * target)) if length else 1.0
-    least = math.ceil(length / limit) if options.is_width_fixed and draft.direction == "lr" else 1
-    nearest = max(1, least, round(ideal))
+    nearest = max(1, round(ideal))
     reach = MAX_STEPS if num_layers <= MAX_THOROUGH_LAYERS else 2
-    counts = {max(1, least, nearest + step) for step in range(-reach, reach + 1)}
-    if options.is_width_fixed:
-        counts |= {least + step for step in range(MAX_STEPS + 1)}
-    found = [
-        wrapping
-        for count in sorted(counts)
-        if count <= num_layers and (wrapping := _wrap(draft, ruler, count)) is not None
-    ]
+    counts = [count for count in range(max(1, nearest - reach), nearest + reach + 1) if count <= num_layers]
+    if options.is_width_fixed and draft.direction == "tb":
+        counts = sorted({*counts, *range(1, min(reach, num_layers) + 1)})
+    is_kept = options.is_width_fixed and draft.direction == "lr"
+    found = [_narrow(draft, ruler, options.max_width)] if is_kept else []
+    even = {tuple(cuts) for count in counts if (cuts := even_cuts(ruler, count)) is not None}
+    found += [_wrap(draft, ruler, list(cuts)) for cuts in sorted(even)]
+    if num_layers <= MAX_UNEVEN_LAYERS:
+        limits = [length / count * share for count in counts if count > 1 for share in UNEVEN]
+        uneven = {tuple(cuts_within(ruler, limit)) for limit in limits} - even
+        found += [replace(_wrap(draft, ruler, list(cuts)), is_even=False) for cuts in sorted(uneven)]
     return sorted(found, key=lambda wrapping: page_cost(wrapping, options))
 
 
 def wrap(draft: Draft, num_rows: int) -> Wrapping | None:
     """Return ``draft`` in ``num_rows`` rows, or None where it has too few places to cut."""
-    return _wrap(draft, _measure(draft), num_rows)
+    ruler = measure(draft)
+    cuts = even_cuts(ruler, num_rows) if ruler.lows else None
+    return None if cuts is None else _wrap(draft, ruler, cuts)
 
 
-def _measure(draft: Draft) -> _Ruler:
-    plan = draft.plan
-    grid = plan.grid
-    frame_penalties = [_frame_penalty(draft, layer) for layer in range(grid.num_layers + 1)]
-    lows: list[float] = []
-    highs: list[float] = []
-    for row in grid.rows:
-        low, high = float("inf"), float("-inf")
-        for element in row:
-            is_node = grid.is_node(element)
-            low = min(low, plan.x[element] - (plan.shapes[element].before if is_node else LANE_WIDTH / 2))
-            high = max(high, plan.x[element] + (plan.shapes[element].after if is_node else LANE_WIDTH / 2))
-        lows.append(low)
-        highs.append(high)
-    return _Ruler(
-        positions=[
-            (closed + opening) / 2 for closed, opening in zip(plan.bands.closed, plan.bands.opening, strict=True)
-        ],
-        penalties=[
-            LINE_PENALTY * max(0, len(channel.lines) - 1) + penalty
-            for channel, penalty in zip(plan.channels, frame_penalties, strict=True)
-        ],
-        frame_penalties=frame_penalties,
-        lows=lows,
-        highs=highs,
-    )
+def _narrow(draft: Draft, ruler: Ruler, width: float) -> Wrapping:
+    """Return the draft in rows within ``width``, as far as its single layers allow."""
+    limit = width
+    found = _wrap(draft, ruler, cuts_within(ruler, limit))
+    for _ in range(MAX_TRIES):
+        if found.width <= width or limit <= found.width - width:
+            break
+        limit -= found.width - width
+        found = min(found, _wrap(draft, ruler, cuts_within(ruler, limit)), key=lambda wrapping: wrapping.width)
+    return found
 
 
 def page_cost(wrapping: Wrapping, options: LayoutOptions) -> tuple[float, int]:
@@ -123,28 +122,32 @@ def page_cost(wrapping: Wrapping, options: LayoutOptions) -> tuple[float, int]:
     if not wrapping.width or not wrapping.height:
         return 0.0, 0
     aspect = abs(math.log(wrapping.width / (wrapping.height + HEADER_ROOM) / options.page_aspect))
-    cost = wrapping.cut_cost + ROW_COST * wrapping.num_rows
+    cost = wrapping.cut_cost + ROW_COST * wrapping.num_rows + WIDOW_COST * (1.0 - wrapping.shortest) ** 2
     if options.is_width_fixed:
         # The width is given and the height free: what is too wide is worst, then what leaves the width unused.
         share = wrapping.width / options.max_width
         cost += UNUSED_COST * (1.0 - share) if share <= 1.0 else OVERFLOW_COST * share
-        cost += ASPECT_COST * aspect
+        cost += ASPECT_COST * aspect + tall_cost(options.max_width, wrapping.height + HEADER_ROOM)
     else:
         shrink = max(wrapping.width / options.max_width, wrapping.height / options.max_height, 1.0)
-        cost += 2.0 * math.log(shrink) + aspect
+        cost += (MISFIT_COST if shrink > 1.0 else 0.0) + (0.0 if wrapping.is_even else UNEVEN_COST)
+        cost += 2.0 * math.log(shrink) + aspect + WIDE_COST * math.log(max(wrapping.width / PAPER_WIDTH, 1.0))
     return cost, wrapping.num_rows
 
 
-def _wrap(draft: Draft, ruler: _Ruler, num_rows: int) -> Wrapping | None:
-    cuts = _choose_cuts(ruler, num_rows) if ruler.lows else None
-    if cuts is None:
-        return None
+def tall_cost(width: float, height: float) -> float:
+    """Return what it costs a page of a given width that it is too high for a page of paper, or for its width."""
+    return TALL_COST * max(0.0, math.log(height / max(MAX_HEIGHT, width * 9 / 16)))
+
+
+def _wrap(draft: Draft, ruler: Ruler, cuts: list[int]) -> Wrapping:
+    """Return the draft with rows that start at ``cuts``, and at its first layer."""
     plan = draft.plan
     bounds = [0, *cuts, plan.grid.num_layers]
     rows = [range(first, last) for first, last in pairwise(bounds)]
     row_of = [index for index, row in enumerate(rows) for _ in row]
-    crossing = {layer: _crossing_lines(plan, layer) for layer in cuts}
-    margin = max((_margin(draft, layer, len(lines)) for layer, lines in crossing.items()), default=0.0)
+    crossing = {layer: crossing_lines(plan, layer) for layer in cuts}
+    margin = max((room_before(draft, layer, len(lines)) for layer, lines in crossing.items()), default=0.0)
     shifts: list[tuple[float, float]] = []
     wrapped: dict[int, Cut] = {}
     across = widest = 0.0
@@ -167,13 +170,15 @@ def _wrap(draft: Draft, ruler: _Ruler, num_rows: int) -> Wrapping | None:
     first = min([0.0, *(place + shifts[0][0] for place in _turning_places(plan, 0))])
     last = max([widest, *(place + shifts[-1][0] for place in _turning_places(plan, plan.grid.num_layers))])
     length = last - first
+    lengths = [ruler.ends[row.stop] - ruler.starts[row.start] for row in rows]
     width, height = (length, across) if draft.direction == "lr" else (across, length)
     return Wrapping(
         draft=done,
         width=width,
         height=height,
-        num_rows=num_rows,
-        cut_cost=sum(ruler.frame_penalties[layer] + CROSSING_COST * max(0, len(crossing[layer]) - 1) for layer in cuts),
+        num_rows=len(rows),
+        cut_cost=sum(ruler.costs[layer] for layer in cuts),
+        shortest=min(lengths) / max(max(lengths), 1.0),
     )
 
 
@@ -183,89 +188,13 @@ def _turning_places(plan: Plan, layer: int) -> list[float]:
     return [tracks[line.zone] + line.track * TRACK_PITCH for line in plan.channels[layer].jogs()]
 
 
-def _row_extent(draft: Draft, ruler: _Ruler, row: range) -> tuple[float, float]:
+def _row_extent(draft: Draft, ruler: Ruler, row: range) -> tuple[float, float]:
     """Return how far a row reaches across the flow, frames with their titles included."""
     low, high = min(ruler.lows[row.start : row.stop]), max(ruler.highs[row.start : row.stop])
     if draft.tree.frames:
         for first, last in row_reach(draft.plan, draft.tree, draft.rooms, list(row)).values():
             low, high = min(low, first), max(high, last)
     return low, high
-
-
-def _frame_penalty(draft: Draft, layer: int) -> float:
-    """Return what cutting the frames that are open before ``layer`` costs: a repeat is one thing, a group a place."""
-    if not draft.tree.frames:
-        return 0.0
-    return sum(
-        FOLD_PENALTY if draft.tree.frames[frame].kind == "fold" else GROUP_PENALTY
-        for frame in open_frames(draft.plan, draft.tree, layer)
-    )
-
-
-def _choose_cuts(ruler: _Ruler, num_rows: int) -> list[int] | None:
-    """Return the layers that start rows after the first: rows of near equal length, cut at the narrowest gaps.
-
-    Each cut may lie within a part of a row's length round its ideal place; the cheapest sequence is found by dynamic
-    programming from left to right.
-    """
-    positions = ruler.positions
-    num_layers = len(positions) - 1
-    ideal = (positions[-1] - positions[0]) / num_rows
-    costs: dict[int, float] = {0: 0.0}
-    steps: list[dict[int, int]] = []
-    window = ideal if num_layers <= MAX_THOROUGH_LAYERS else ideal * WINDOW
-    for index in range(1, num_rows + 1):
-        layers = _candidates(positions, positions[0] + ideal * index, window) if index < num_rows else [num_layers]
-        found: dict[int, float] = {}
-        came_from: dict[int, int] = {}
-        for layer in layers:
-            for start, cost in costs.items():
-                if start < layer:
-                    total = cost + ((positions[layer] - positions[start]) / ideal - 1.0) ** 2
-                    if layer not in found or total < found[layer]:
-                        found[layer], came_from[layer] = total, start
-        if not found:
-            return None
-        costs = {layer: cost + (ruler.penalties[layer] if layer < num_layers else 0.0) for layer, cost in found.items()}
-        steps.append(came_from)
-    cuts: list[int] = []
-    layer = num_layers
-    for came_from in reversed(steps[1:]):
-        layer = came_from[layer]
-        cuts.append(layer)
-    return cuts[::-1]
-
-
-def _candidates(positions: list[float], goal: float, window: float) -> list[int]:
-    """Return the gaps near ``goal``, at least the nearest one."""
-    low = bisect_left(positions, goal - window, 1, len(positions) - 1)
-    high = bisect_right(positions, goal + window, 1, len(positions) - 1)
-    if low < high:
-        return list(range(low, high))
-    return [min(range(1, len(positions) - 1), key=lambda layer: abs(positions[layer] - goal), default=0)]
-
-
-def _crossing_lines(plan: Plan, layer: int) -> list[tuple[int, Line]]:
-    """Return the lines of a gap, those that cross it from the highest place to the lowest."""
-    lines = [(key, line) for key, line in plan.channels[layer].lines.items() if line.left and line.right]
-    lines.sort(key=lambda item: (-item[1].left[0], item[0]))
-    turning = [(key, line) for key, line in plan.channels[layer].lines.items() if not line.left or not line.right]
-    return [*turning, *lines]
-
-
-def _margin(draft: Draft, layer: int, num_lines: int) -> float:
-    """Return the room before a row: for lines that enter, and for those that part once they have entered."""
-    num_between = _num_parting(draft.plan, layer)
-    return max(0, num_lines + num_between - 1) * TRACK_PITCH + _last_stretch(draft, layer)
-
-
-def _last_stretch(draft: Draft, layer: int) -> float:
-    has_border = draft.plan.channels[layer].opening or open_frames(draft.plan, draft.tree, layer)
-    return BORDER_TRACK if has_border else LAST_TRACK
-
-
-def _num_parting(plan: Plan, layer: int) -> int:
-    return plan.channels[layer].num_tracks[Zone.BETWEEN]
 
 
 def _run_back(
@@ -282,9 +211,7 @@ def _run_back(
     """
     cut = Cut()
     plan = draft.plan
-    last = row[0] - _last_stretch(draft, layer)
-    first_jog = last - TRACK_PITCH * max(0, _num_parting(plan, layer) - 1)
-    enter = last - TRACK_PITCH * _num_parting(plan, layer)
+    enter = row[0] - last_stretch(draft, layer)
     for index, (key, line) in enumerate(lines):
         if line.left:
             cut.leave[key] = leave + FIRST_TRACK + TRACK_PITCH * index
@@ -292,8 +219,8 @@ def _run_back(
             cut.back[key] = gutter + GUTTER_PITCH * index
         if line.right:
             cut.enter[key] = enter - TRACK_PITCH * (len(lines) - 1 - index)
-        if line.left and max(line.right, default=0.0) - min(line.right, default=0.0) > SAME_PLACE and line.track >= 0:
-            is_inner = line.zone == Zone.OPENING
-            start = plan.bands.tracks[layer][Zone.OPENING] + row[1] if is_inner else first_jog
-            cut.jog[key] = start + line.track * TRACK_PITCH
+        # Lines part on their way along the row's start, but within a frame only once they have entered it.
+        is_parting = bool(line.left) and max(line.right, default=0.0) - min(line.right, default=0.0) > SAME_PLACE
+        if is_parting and line.track >= 0 and line.zone == Zone.OPENING:
+            cut.jog[key] = plan.bands.tracks[layer][Zone.OPENING] + row[1] + line.track * TRACK_PITCH
     return cut

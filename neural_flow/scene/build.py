@@ -60,9 +60,11 @@ def build_scene(
     """
     look = make_look(_as_drawn(diagram, layout), topology, capture, theme, options, measurements)
     extent = bounds([*contents(layout), *_frame_boxes(look, layout)])
-    header, header_bottom, header_width = _header(look, extent.width)
-    page = _page(extent, header_bottom, header_width, theme)
-    layout = moved(layout, page.x - extent.x, page.y + (page.height - extent.height) / 2 - extent.y)
+    inner = None if options.page_width is None else max(options.page_width - 2 * theme.margin, 1.0)
+    header, header_bottom, header_width = _header(look, extent.width, inner)
+    page = _page(extent, header_bottom, header_width, theme, inner)
+    left = page.x if inner is None else page.x + (page.width - extent.width) / 2
+    layout = moved(layout, left - extent.x, page.y + (page.height - extent.height) / 2 - extent.y)
     obstacles = contents(layout)
     marks, groups, cost_top = _figure(look, layout, obstacles)
     if options.has_legend:
@@ -87,12 +89,15 @@ def _as_drawn(diagram: Diagram, layout: Layout) -> Diagram:
     return replace(diagram, arrows=tuple(arrows)) if kinds else diagram
 
 
-def _page(extent: Box, header_bottom: float, header_width: float, theme: Theme) -> Box:
+def _page(extent: Box, header_bottom: float, header_width: float, theme: Theme, fixed: float | None) -> Box:
     """Return the part of the page that holds the figure: at most three times as wide as the page is high, or as high.
 
-    A short chain in one row would be a strip; it stands in the middle of a page of usual proportions instead.
+    A short chain in one row would be a strip; it stands in the middle of a page of usual proportions instead. Where
+    the width is ``fixed``, the height follows from the figure.
     """
     beyond = header_bottom + theme.margin
+    if fixed is not None:
+        return Box(x=theme.margin, y=header_bottom, width=max(fixed, extent.width), height=extent.height)
     width = max(extent.width, header_width)
     height = max(extent.height, (width + 2 * theme.margin) / _MAX_ASPECT - beyond)
     width = max(width, (height + beyond) / _MAX_ASPECT - 2 * theme.margin)
@@ -147,12 +152,16 @@ def _depth(frame: Frame, frames: dict[int, Frame]) -> int:
     return depth
 
 
-def _header(look: Look, figure_width: float) -> tuple[list[Mark], float, float]:
-    """Return the marks of the header, the y at which the figure starts, and the width that the header takes."""
+def _header(look: Look, figure_width: float, fixed: float | None) -> tuple[list[Mark], float, float]:
+    """Return the marks of the header, the y at which the figure starts, and the width that the header takes.
+
+    It may be wider than a narrow figure, unless the width of the page is ``fixed``.
+    """
     theme = look.theme
     title = look.options.title if look.options.title is not None else look.topology.model.name
     facts = " · ".join(figure_facts(look))
-    room = max(figure_width, 160.0)
+    room = max(figure_width, 160.0) if fixed is None else fixed
+    words_room = max(room, 200.0) if fixed is None else fixed
     title = look.fitted(title, theme.title_size, "bold", room)
     title_width = look.width_of(title, theme.title_size, "bold")
     facts_width = look.width_of(facts, theme.facts_size)
@@ -161,13 +170,28 @@ def _header(look: Look, figure_width: float) -> tuple[list[Mark], float, float]:
     if title_width + _FACTS_GAP + facts_width <= room:
         x += title_width + _FACTS_GAP
         width = title_width + _FACTS_GAP + facts_width
+        marks.append(Text(x=x, y=y, text=facts, size=theme.facts_size, color=theme.sub))
     else:
-        y += _LINE
-        facts = look.fitted(facts, theme.facts_size, "regular", max(room, 200.0))
-        width = max(title_width, look.width_of(facts, theme.facts_size))
-    marks.append(Text(x=x, y=y, text=facts, size=theme.facts_size, color=theme.sub))
-    for words in failure_lines(look, max(room, 200.0)):
+        width = title_width
+        for words in _fact_lines(look, words_room):
+            y += _LINE
+            marks.append(Text(x=x, y=y, text=words, size=theme.facts_size, color=theme.sub))
+            width = max(width, look.width_of(words, theme.facts_size))
+    for words in failure_lines(look, words_room):
         y += _LINE
         marks.append(Text(x=theme.margin, y=y, text=words, size=theme.facts_size, color=theme.failure))
         width = max(width, look.width_of(words, theme.facts_size))
     return marks, y + theme.header_height - theme.header_baseline, width
+
+
+def _fact_lines(look: Look, room: float) -> list[str]:
+    """Return the facts in as many lines as they need, broken between facts; one that is too long loses its middle."""
+    size = look.theme.facts_size
+    lines: list[str] = []
+    for fact in figure_facts(look):
+        longer = f"{lines[-1]} · {fact}" if lines else fact
+        if lines and look.width_of(longer, size) <= room:
+            lines[-1] = longer
+        else:
+            lines.append(look.fitted(fact, size, "regular", room))
+    return lines

@@ -15,6 +15,8 @@ from neural_flow.scene.strip import STRIP_GAP, Strip, strip_marks, strip_of
 from neural_flow.theme import Theme, mix
 
 _MIN_LABEL_WIDTH = 72.0
+_NARROW_LABEL = 0.75
+"""What is left of that beside small pictures."""
 _MAX_BROKEN = 80
 _JOINT = re.compile(r"[_. /-]|(?<=[a-z0-9])(?=[A-Z])")
 _PLATE_LAYER = 2.8
@@ -81,18 +83,21 @@ def _num_plates(node: DiagramNode, look: Look) -> int:
 def fitted_lines(node: DiagramNode, look: Look, size: CardSize) -> list[Line]:
     """Return the lines of a card's label with size and weight, fitted to the width that a label may take.
 
-    A name that is too long is set in two lines if it has a joint to break at; what is longer loses its middle.
+    A name that is too long is set in two lines if it has a joint to break at; what is longer loses its middle. Labels
+    of small pictures are narrower, where they lose nothing by it.
     """
     theme = look.theme
-    room = max(_MIN_LABEL_WIDTH, size.width)
+    usual = max(_MIN_LABEL_WIDTH, size.width)
+    room = max(_MIN_LABEL_WIDTH * min(1.0, max(look.options.picture_scale, _NARROW_LABEL)), size.width)
     name, *facts = label_lines(node, look) or ("",)
+    parts = _broken(name, room, look)
+    if max(look.width_of(part, theme.name_size, "bold") for part in parts) > room:
+        room, parts = usual, _broken(name, usual, look)
     lines: list[Line] = [
-        (look.fitted(part, theme.name_size, "bold", room), theme.name_size, "bold")
-        for part in _broken(name, room, look)
-        if part
+        (look.fitted(part, theme.name_size, "bold", room), theme.name_size, "bold") for part in parts if part
     ]
     return lines + [
-        (look.fitted(text, theme.shape_size, "regular", room), theme.shape_size, "regular") for text in facts
+        (look.fitted(text, theme.shape_size, "regular", usual), theme.shape_size, "regular") for text in facts
     ]
 
 

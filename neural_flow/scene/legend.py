@@ -60,9 +60,10 @@ def legend_marks(
     rows = [_entry_blocks(entries, look)] if entries else []
     apart = [*rows, *([_bar_block(bar, look)] for bar in bars)]
     joined = [*rows, [_row_of([_bar_block(bar, look) for bar in bars])]] if len(bars) > 1 else apart
-    # Bars stand side by side, unless the page would have to grow for it.
+    # Bars stand side by side, unless the page would have to grow for it. A page of a given width grows downwards only.
+    fitting = [apart] if look.options.page_width is not None and _least_width(joined) > page.width else [joined, apart]
     choices = min(
-        (joined, apart), key=lambda blocks: _growth(blocks, bool(entries), page, obstacles) + _APART * (blocks is apart)
+        fitting, key=lambda blocks: _growth(blocks, bool(entries), page, obstacles) + _APART * (blocks is apart)
     )
     narrowest = [min(block.width for block in blocks) for blocks in choices]
     page = replace(page, width=max([page.width, *narrowest]))
@@ -80,6 +81,10 @@ def legend_marks(
     for bar, (block, x, y) in zip(bars, places, strict=True):
         marks += _bar(bar, x + block.width, y, look)
     return marks, replace(page, height=bottom - page.y)
+
+
+def _least_width(choices: Sequence[Sequence[Block]]) -> float:
+    return max([0.0, *(min(block.width for block in blocks) for blocks in choices)])
 
 
 def _growth(choices: Sequence[Sequence[Block]], has_entries: bool, page: Box, obstacles: Sequence[Box]) -> float:

@@ -17,7 +17,8 @@ class SceneOptions:
     one segment, ``**`` crosses dots); ``color_by`` names a measurement, or ``params``; ``numbers`` are
     measurements that are written in labels; ``font_file`` is asked for
     every character before the bundled font; ``changes`` are (stage id, what happened to it) pairs of a comparison,
-    ``edge_changes`` (source id, target id, what happened to the connection).
+    ``edge_changes`` (source id, target id, what happened to the connection). ``picture_scale`` makes pictures larger or
+    smaller than usual, as the page needs it; text keeps its size. ``page_width`` is the width that the page must have.
     """
 
     title: str | None = None
@@ -34,3 +35,5 @@ class SceneOptions:
     font_file: str | None = None
     changes: tuple[tuple[int, Change], ...] = ()
     edge_changes: tuple[tuple[int, int, Change], ...] = ()
+    picture_scale: float = 1.0
+    page_width: float | None = None

@@ -25,8 +25,8 @@ def test_unknown_styles_are_refused_with_the_choices():
         ("side stage unet", "u"),
         ("transformer", "layered"),
         ("multimodal", "layered"),
-        ("densenet", "layered"),
-        ("chain", "layered"),
+        ("densenet", "wrapped"),
+        ("chain", "wrapped"),
         ("resnet", "wrapped"),
     ],
 )
@@ -71,6 +71,27 @@ def test_a_given_width_is_kept(name):
     diagram, sizes = diagrams.NETS[name]()
     layout = lay_out(diagram, sizes, LayoutOptions(max_width=516.0, max_height=290.0, is_width_fixed=True))
     assert layout.width <= 516.0
+    assert oracle.faults(layout, diagram, sizes) == []
+
+
+@pytest.mark.parametrize(("num_nodes", "style"), [(5, "layered"), (9, "wrapped")])
+def test_a_short_row_stays_one_row(num_nodes, style):
+    diagram, sizes = diagrams.chain(num_nodes)
+    layout = lay_out(diagram, sizes, LayoutOptions())
+    assert layout.style == style
+    assert lay_out(diagram, sizes, LayoutOptions(plain_width=800.0)).style == "layered"
+    assert (
+        lay_out(diagram, sizes, LayoutOptions(max_width=800.0, plain_width=800.0, is_width_fixed=True)).style
+        == "layered"
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 40), st.floats(130.0, 1200.0), st.sampled_from(["auto", "lr", "tb"]))
+def test_a_chain_has_any_width_that_holds_a_card_and_its_lines(num_nodes, width, direction):
+    diagram, sizes = diagrams.chain(num_nodes)
+    layout = lay_out(diagram, sizes, LayoutOptions(direction=direction, max_width=width, is_width_fixed=True))
+    assert layout.width <= width + 0.001
     assert oracle.faults(layout, diagram, sizes) == []
 
 

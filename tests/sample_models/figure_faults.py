@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import Any
 
-from neural_flow.diagram.build import build_diagram
 from neural_flow.drawing import Box, Diagram, Layout, Picture, Scene, Text
-from neural_flow.layout.choose import lay_out
-from neural_flow.options import Options, layout_options, scene_options
-from neural_flow.scene.measure import measure_diagram
+from neural_flow.options import Options
+from neural_flow.page_fit import fit_page
 from neural_flow.text_metrics import text_width
-from neural_flow.theme import get_theme
 
 SCREEN = (1920.0, 1080.0)
 MIN_TEXT_PX = 9.0
@@ -24,23 +22,18 @@ _TOUCH = 0.3
 
 @dataclass(frozen=True)
 class Figure:
-    """A default figure with its diagram and layout, which a picture does not keep."""
+    """A figure with its diagram and layout, which a picture does not keep."""
 
     picture: Picture
     diagram: Diagram
     layout: Layout
-
-    @property
-    def scene(self) -> Scene:
-        return self.picture.scenes[0]
+    scene: Scene
 
 
-def figure_of(picture: Picture) -> Figure:
-    """Lay out a picture's topology again, as the pipeline does by default."""
-    asked = Options()
-    diagram = build_diagram(picture.topology)
-    sizes = measure_diagram(diagram, picture.topology, picture.capture, get_theme(asked.theme), scene_options(asked))
-    return Figure(picture, diagram, lay_out(diagram, sizes, layout_options(asked), asked.layout))
+def figure_of(picture: Picture, **options: Any) -> Figure:
+    """Lay out a picture's topology again, as the pipeline does with these options."""
+    page = fit_page(picture.topology, picture.capture, picture.measurements, Options(**options))
+    return Figure(picture, page.diagram, page.layout, page.scene)
 
 
 def faults_of(figure: Figure) -> list[str]:
