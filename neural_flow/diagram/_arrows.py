@@ -64,7 +64,9 @@ def draw_arrows(sketch: Sketch, order: Sequence[Key]) -> tuple[Arrow, ...]:
         for source, flow in sorted(sketch.into[key].items(), key=lambda pair: places[pair[0]])
     ]
     is_card = [key[0] == "stage" for key in order]
-    kinds = arrow_kinds(is_card, [(source, target, flow.plumbing) for source, target, flow in links])
+    kinds = arrow_kinds(
+        is_card, [(source, target, flow.plumbing, _num_elements(flow)) for source, target, flow in links]
+    )
     arrows = [
         Arrow(
             arrow_id=index,
@@ -82,6 +84,10 @@ def draw_arrows(sketch: Sketch, order: Sequence[Key]) -> tuple[Arrow, ...]:
         if source in places and target in places:
             arrows.append(Arrow(arrow_id=len(arrows), source=places[source], target=places[target], kind="return"))
     return tuple(arrows)
+
+
+def _num_elements(flow: Flow) -> int:
+    return sum(meta.numel for meta in flow.tensors)
 
 
 # -- what happens on the way -----------------------------------------------------------------------------------------

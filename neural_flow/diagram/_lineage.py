@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-Link = tuple[int, int, bool]
-"""(source, target, plumbing); nodes are numbered in topological order."""
+Link = tuple[int, int, bool, int]
+"""(source, target, plumbing, elements that it carries); nodes are numbered in topological order."""
 
 ArrowKind = Literal["primary", "skip", "merge", "branch", "return"]
 
@@ -14,14 +14,14 @@ ArrowKind = Literal["primary", "skip", "merge", "branch", "return"]
 def arrow_kinds(is_card: Sequence[bool], links: Sequence[Link]) -> list[ArrowKind]:
     """Return the kind of each link.
 
-    Primary is the link from the predecessor with most cards among its ancestors (tie: the earlier one); a link from an
-    ancestor of that predecessor is a skip, any other one a merge. A primary link off the trunk is a branch where its
-    source feeds several nodes whose ways never meet again.
+    Primary is the link from the predecessor with most cards among its ancestors (tie: the one that carries more, then
+    the earlier one); a link from an ancestor of that predecessor is a skip, any other one a merge. A primary link that
+    never leads to the trunk is a branch where its source feeds several nodes whose ways never meet again.
     """
     num = len(is_card)
     into: list[list[int]] = [[] for _ in range(num)]
     out: list[list[int]] = [[] for _ in range(num)]
-    for index, (source, target, _) in enumerate(links):
+    for index, (source, target, *_) in enumerate(links):
         into[target].append(index)
         out[source].append(index)
     cards = sum(1 << node for node in range(num) if is_card[node])
@@ -40,8 +40,9 @@ def arrow_kinds(is_card: Sequence[bool], links: Sequence[Link]) -> list[ArrowKin
     for node in range(num - 1, -1, -1):
         for index in out[node]:
             below[node] |= below[links[index][1]]
-    for index, (source, target, _) in enumerate(links):
-        if kinds[index] == "primary" and target not in on_trunk and len(out[source]) > 1:
+    trunk = sum(1 << node for node in on_trunk)
+    for index, (source, target, *_) in enumerate(links):
+        if kinds[index] == "primary" and not below[target] & trunk and len(out[source]) > 1:
             others = 0
             for other in out[source]:
                 if other != index:
@@ -54,9 +55,11 @@ def arrow_kinds(is_card: Sequence[bool], links: Sequence[Link]) -> list[ArrowKin
 def _classify(
     indices: Sequence[int], links: Sequence[Link], above: Sequence[int], cards: int, kinds: list[ArrowKind]
 ) -> None:
-    primary = max(
-        indices, key=lambda index: (not links[index][2], (above[links[index][0]] & cards).bit_count(), -links[index][0])
-    )
+    def importance(index: int) -> tuple[bool, int, int, int]:
+        source, _, is_plumbing, num_elements = links[index]
+        return not is_plumbing, (above[source] & cards).bit_count(), num_elements, -source
+
+    primary = max(indices, key=importance)
     trunk = above[links[primary][0]]
     for index in indices:
         if index != primary:

@@ -54,6 +54,21 @@ def test_a_way_that_rejoins_is_no_branch(Net, arrows):
     assert "branch" not in {kind for _, kind in arrows(build_diagram(net.topology()), "kind")}
 
 
+def test_of_two_ways_of_equal_length_the_one_that_carries_more_is_the_trunk(Net, arrows, meta):
+    details = {("embed", "mix"): {"tensors": meta(1, 8)}, ("stem", "mix"): {"tensors": meta(1, 8, 32, 32)}}
+    net = Net("in:time in:image embed stem mix out:y", "time>embed image>stem embed>mix stem>mix mix>y", details)
+    kinds = dict(arrows(build_diagram(net.topology()), "kind"))
+    assert (kinds["stem>mix"], kinds["embed>mix"]) == ("primary", "merge")
+
+
+def test_a_head_that_leads_back_to_the_trunk_is_no_branch(Net, arrows):
+    net = Net("in:x in:t a b c d p +j out:y out:z", "x>a a>b b>c c>j t>d d>p d>z p>j j>y")
+    kinds = dict(arrows(build_diagram(net.topology()), "kind"))
+    assert kinds["d>p"] == "primary"
+    assert kinds["p>add0"] == "merge"
+    assert kinds["d>z"] == "branch"
+
+
 def test_plumbing_is_hidden_with_the_inputs_that_only_feed_it(Net, arrows, check):
     details = {("mask", "where"): {"plumbing": True}, ("mask", "attn"): {"plumbing": True}}
     net = Net("in:x in:mask a where:where attn out:y", "x>a a>where mask>where where>attn mask>attn attn>y", details)
