@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fontTools.pens.basePen import BasePen
-from fontTools.ttLib import TTCollection, TTFont, TTLibError
+from fontTools.ttLib import TTFont, TTLibError
 
 from neural_flow.errors import ExportError
 
@@ -129,6 +129,16 @@ def glyph_outline(char: str, file: str) -> Outline:
     return _font(file).outline(char)
 
 
+def has_truetype_outlines(file: str) -> bool:
+    """Return whether the font ``file`` can be embedded as Type 42; fonts with PostScript outlines cannot."""
+    return _font(file).has_truetype_outlines
+
+
+def font_family(file: str) -> str:
+    """Return the family name of the font ``file``, for viewers that have it installed."""
+    return _font(file).family
+
+
 def font_path(weight: Weight = "regular") -> str:
     """Return the path of the bundled font. matplotlib ships it, and is found but not imported."""
     return _bundled(weight)
@@ -147,10 +157,21 @@ def _bundled(weight: Weight) -> str:
 
 def _font_of(char: str, weight: Weight, font_file: str | None) -> _Font:
     if font_file is not None:
-        own = _font(os.fspath(font_file))
+        own = _font(_of_weight(os.fspath(font_file), weight))
         if own.has(char):
             return own
     return _font(_bundled(weight))
+
+
+@lru_cache(maxsize=16)
+def _of_weight(file: str, weight: Weight) -> str:
+    """Return the bold font that lies beside ``file`` under the usual name, or ``file``."""
+    path = Path(file)
+    if weight == "regular":
+        return file
+    stem = path.stem.removesuffix("-Regular")
+    bold = path.with_name(f"{stem}-Bold{path.suffix}")
+    return str(bold) if bold.is_file() else file
 
 
 def _has_glyph(char: str, weight: Weight, font_file: str | None) -> bool:
@@ -168,13 +189,15 @@ class _Font:
     def __init__(self, file: str) -> None:
         self.file = file
         try:
-            font = TTCollection(file, lazy=True).fonts[0] if file.lower().endswith((".ttc", ".otc")) else TTFont(file)
+            font = TTFont(file, fontNumber=0)  # the first one of a collection
             self._names: dict[int, str] = font.getBestCmap() or {}
             self._metrics = font["hmtx"].metrics  # type: ignore[union-attr] # fontTools types tables as their base class
             self._units = float(font["head"].unitsPerEm)  # type: ignore[union-attr] # the same
         except (OSError, TTLibError, KeyError) as cause:
             raise ExportError(f"the font {file} cannot be read: {cause}", hint="--font takes a .ttf or .otf") from cause
         self._font = font
+        self.has_truetype_outlines = "glyf" in font
+        self.family = str(font["name"].getBestFamilyName() or "")  # type: ignore[union-attr] # the same
         self._advances: dict[str, float] = {}
 
     def has(self, char: str) -> bool:

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.t2CharStringPen import T2CharStringPen
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from fontTools.ttLib import TTCollection, TTFont
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.ft2font import FT2Font, LoadFlags
@@ -11,10 +16,12 @@ from matplotlib.ft2font import FT2Font, LoadFlags
 from neural_flow.errors import ExportError
 from neural_flow.text_metrics import (
     ellipsize,
+    font_family,
     font_path,
     glyph_outline,
     glyph_places,
     has_all_glyphs,
+    has_truetype_outlines,
     shown_text,
     text_runs,
     text_width,
@@ -83,6 +90,66 @@ def test_an_unreadable_font_is_an_export_error(tmp_path):
     broken.write_bytes(b"no font")
     with pytest.raises(ExportError, match="cannot be read"):
         text_width("a", 5, "regular", str(broken))
+
+
+def small_font(file, advance: int, is_truetype: bool) -> str:
+    """Write a font that has the one character 中, a square, and return its path."""
+    builder = FontBuilder(1000, isTTF=is_truetype)
+    builder.setupGlyphOrder([".notdef", "square"])
+    builder.setupCharacterMap({0x4E2D: "square"})
+    pen = TTGlyphPen(None) if is_truetype else T2CharStringPen(advance, None)
+    pen.moveTo((0, 0))
+    for point in ((0, 500), (500, 500), (500, 0)):
+        pen.lineTo(point)
+    pen.closePath()
+    if is_truetype:
+        builder.setupGlyf({".notdef": TTGlyphPen(None).glyph(), "square": pen.glyph()})
+    else:
+        shapes = {".notdef": T2CharStringPen(advance, None).getCharString(), "square": pen.getCharString()}
+        builder.setupCFF("Small", {}, shapes, {})
+    builder.setupHorizontalMetrics(dict.fromkeys((".notdef", "square"), (advance, 0)))
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Small Han", "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(file)
+    return str(file)
+
+
+@pytest.mark.parametrize("is_truetype", [False, True])
+def test_fonts_of_both_kinds_are_read(tmp_path, is_truetype):
+    file = small_font(tmp_path / "Small-Regular.ttf", 900, is_truetype)
+    assert text_width("中", 10, font_file=file) == pytest.approx(9)
+    assert glyph_outline("中", file)[0] == ("M", 0.0, 0.0)
+    assert has_truetype_outlines(file) is is_truetype
+    assert font_family(file) == "Small Han"
+
+
+def test_bold_text_takes_the_bold_font_beside_the_given_one(tmp_path):
+    regular = small_font(tmp_path / "Small-Regular.ttf", 900, is_truetype=True)
+    assert text_runs("中", 10, "bold", regular)[0].file == regular
+    other = tmp_path / "other"
+    other.mkdir()
+    regular = small_font(other / "Small-Regular.ttf", 900, is_truetype=True)
+    bold = small_font(other / "Small-Bold.ttf", 1100, is_truetype=True)
+    assert [text_runs("中", 10, weight, regular)[0].file for weight in ("regular", "bold")] == [regular, bold]
+    assert text_width("中", 10, "bold", regular) == pytest.approx(11)
+
+
+def test_a_collection_gives_its_first_font_and_stays_closed(tmp_path):
+    collection = TTCollection()
+    collection.fonts = [
+        TTFont(small_font(tmp_path / f"{advance}.ttf", advance, is_truetype=True)) for advance in (900, 1100)
+    ]
+    collection.save(tmp_path / "both.ttc")
+    assert text_width("中", 10, font_file=str(tmp_path / "both.ttc")) == pytest.approx(9)
+    gc.collect()  # a file left open would be a ResourceWarning, which is an error
+
+
+@pytest.mark.parametrize("char", ["\u202e", "\u2066"])
+def test_marks_that_turn_the_direction_of_writing_are_seen(char):
+    assert shown_text(f"a{char}b") == f"a\\u{ord(char):04x}b"
+    assert [place[0] for place in glyph_places(f"{char}b")] == list(f"\\u{ord(char):04x}b")
 
 
 def test_measuring_imports_no_matplotlib_and_no_torch():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Callable
@@ -83,6 +84,8 @@ def _refused(path: Path, cause: OSError) -> ExportError:
         hint = f"the folder {str(folder)!r} does not exist; create it with: mkdir -p {str(folder)!r}"
     elif path.is_dir():
         hint = "this is a folder; name a file in it"
+    elif cause.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = f"make room on the disk of {str(folder)!r} or choose another with -o"
     elif not os.access(folder, os.W_OK):
         hint = f"the folder {str(folder)!r} is not writable; choose another with -o"
     else:

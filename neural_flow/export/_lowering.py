@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -83,13 +84,16 @@ def alpha_of(color: str) -> float:
 
 
 def warn_of_missing_glyphs(scene: Scene, options: ExportOptions) -> None:
-    """Say once which characters of ``scene`` no font file has; they are drawn as their code points."""
+    """Say once which characters of ``scene`` no font file has; they are drawn as their code points.
+
+    Of control characters, which no font has, nothing is said.
+    """
     missing = {
         char
         for mark in scene.marks
         if isinstance(mark, Text) and not mark.text.isascii()
         for char in mark.text
-        if not has_all_glyphs(char, mark.weight, options.font_file)
+        if unicodedata.category(char) not in ("Cc", "Cf") and not has_all_glyphs(char, mark.weight, options.font_file)
     }
     if missing:
         shown = ", ".join(f"U+{ord(char):04X}" for char in sorted(missing)[:8])

@@ -24,7 +24,7 @@ from neural_flow.export._lowering import (
     warn_of_missing_glyphs,
 )
 from neural_flow.export._png import tile_png
-from neural_flow.text_metrics import glyph_outline, glyph_places, has_all_glyphs, text_width
+from neural_flow.text_metrics import font_family, glyph_outline, glyph_places, has_all_glyphs, text_width
 
 FONT_FAMILY = "'DejaVu Sans', Verdana, 'Helvetica Neue', Arial, sans-serif"
 
@@ -56,7 +56,7 @@ def svg_text(scene: Scene, options: ExportOptions, prefix: str = "", *, is_explo
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}pt" height="{height}pt" '
         f'viewBox="0 0 {width} {height}" role="{role}" aria-labelledby="{prefix}nf-title {prefix}nf-desc" '
-        f'font-family="{FONT_FAMILY}" '
+        f"font-family={quoted(_families(options.font_file))} "
         f'style="max-width:100%;image-rendering:crisp-edges;image-rendering:pixelated">',
         f'<title id="{prefix}nf-title">{clean(scene.title)}</title>',
         f'<desc id="{prefix}nf-desc">{clean(scene.description)}</desc>',
@@ -71,6 +71,11 @@ def svg_text(scene: Scene, options: ExportOptions, prefix: str = "", *, is_explo
         )
     lines.append("</svg>")
     return "\n".join(lines)
+
+
+def _families(font_file: str | None) -> str:
+    own = re.sub(r"[^\w -]", "", font_family(font_file)) if font_file else ""
+    return f"'{own}', {FONT_FAMILY}" if own else FONT_FAMILY
 
 
 def _runs(marks: Iterable[Mark]) -> Iterator[tuple[str, list[Mark]]]:

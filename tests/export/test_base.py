@@ -78,8 +78,9 @@ def test_a_full_disk_is_an_export_error(picture, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(_base.os, "replace", full)
-    with pytest.raises(ExportError, match="No space left on device"):
+    with pytest.raises(ExportError, match="No space left on device") as caught:
         write_picture(picture, tmp_path / "figure.svg")
+    assert "make room" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
 
 

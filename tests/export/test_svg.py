@@ -16,8 +16,8 @@ from neural_flow.drawing import ExportOptions, Image, MarkGroup, Path, Picture, 
 from neural_flow.errors import NeuralFlowWarning
 from neural_flow.export._base import render_bytes
 from neural_flow.export._lowering import number
-from neural_flow.export.svg import safe_id, svg_text
-from neural_flow.text_metrics import has_all_glyphs, shown_text, text_width
+from neural_flow.export.svg import FONT_FAMILY, safe_id, svg_text
+from neural_flow.text_metrics import font_path, has_all_glyphs, shown_text, text_width
 
 NS = {"svg": "http://www.w3.org/2000/svg"}
 OPTIONS = ExportOptions()
@@ -84,6 +84,12 @@ def test_a_name_cannot_turn_the_direction_of_writing():
     assert root.find(".//svg:text", NS).text == r"\u202elive\u0009name" == shown_text(name)
     assert root.find(".//svg:g/svg:title", NS).text == "\\u202elive\tname\nConv2d"  # tooltips have lines
     assert not has_all_glyphs(name[0])
+
+
+def test_the_given_font_is_asked_for_first(scene):
+    family = parsed(scene, ExportOptions(font_file=font_path("bold"))).get("font-family")
+    assert family == "'DejaVu Sans', " + FONT_FAMILY
+    assert parsed(scene).get("font-family") == FONT_FAMILY
 
 
 def test_text_as_paths_needs_no_font(scene):

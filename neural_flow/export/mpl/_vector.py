@@ -25,7 +25,7 @@ from neural_flow.drawing import Box, ExportOptions, Image, Mark, Path, Rect, Sce
 from neural_flow.export._lowering import enlarged, in_paint_order, left_of, rgba_of
 from neural_flow.export.mpl._paths import drawing_state, glyph, rgba_floats, shape_outline
 from neural_flow.records import Array
-from neural_flow.text_metrics import Weight, glyph_places, text_runs
+from neural_flow.text_metrics import Weight, glyph_places, has_truetype_outlines, text_runs
 
 _DENSITY = 3.0
 _MAX_ENLARGED_PIXELS = 32e6
@@ -108,17 +108,22 @@ class _Brush:
         gc.set_foreground(rgba_floats(mark.color), isRGBA=True)
         left, y = left_of(mark, self._options.font_file) - self._left, self._bottom - mark.y
         for run in text_runs(mark.text, mark.size, mark.weight, self._options.font_file):
-            font = FontProperties(fname=run.file, size=mark.size)
-            self._renderer.draw_text(gc, left + run.x, y, run.text, font, 0, ismath=False)
+            if has_truetype_outlines(run.file):
+                font = FontProperties(fname=run.file, size=mark.size)
+                self._renderer.draw_text(gc, left + run.x, y, run.text, font, 0, ismath=False)
+            else:
+                self._outlines(mark, run.text, left + run.x, y)
         gc.restore()
 
     def _outlined_text(self, mark: Text) -> None:
+        left = left_of(mark, self._options.font_file) - self._left
+        self._outlines(mark, mark.text, left, self._bottom - mark.y)
+
+    def _outlines(self, mark: Text, text: str, x: float, y: float) -> None:
         gc = self._renderer.new_gc()
         gc.set_linewidth(0.0)
-        left = left_of(mark, self._options.font_file)
-        to_device = Affine2D().scale(mark.size).translate(left - self._left, self._bottom - mark.y)
-        shape = _text_outline(mark.text, mark.weight, self._options.font_file)
-        self._renderer.draw_path(gc, shape, to_device, rgba_floats(mark.color))
+        shape = _text_outline(text, mark.weight, self._options.font_file)
+        self._renderer.draw_path(gc, shape, Affine2D().scale(mark.size).translate(x, y), rgba_floats(mark.color))
         gc.restore()
 
     def _image(self, mark: Image) -> None:

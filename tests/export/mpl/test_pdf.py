@@ -5,6 +5,9 @@ import time
 import zlib
 from dataclasses import replace
 
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.t2CharStringPen import T2CharStringPen
+
 from neural_flow.drawing import ExportOptions, Scene, Text
 from neural_flow.export._base import render_bytes
 
@@ -65,6 +68,29 @@ def test_text_is_text_unless_paths_are_asked_for(picture):
     outlines = render_bytes(picture, ".pdf", ExportOptions(has_text_as_paths=True))
     assert b"CIDFontType2" not in outlines
     assert b"BT" not in contents(outlines)
+
+
+def test_a_font_that_type_42_cannot_hold_becomes_outlines(picture, tmp_path):
+    shapes = {name: T2CharStringPen(900, None) for name in (".notdef", "han")}
+    for point in ((0, 0), (0, 500), (500, 0)):
+        (shapes["han"].lineTo if point[1] or point[0] else shapes["han"].moveTo)(point)
+    shapes["han"].closePath()
+    builder = FontBuilder(1000, isTTF=False)
+    builder.setupGlyphOrder(list(shapes))
+    builder.setupCharacterMap({0x4E2D: "han"})
+    builder.setupCFF("Small", {}, {name: pen.getCharString() for name, pen in shapes.items()}, {})
+    builder.setupHorizontalMetrics(dict.fromkeys(shapes, (900, 0)))
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Small", "styleName": "Regular"})
+    builder.setupOS2()
+    builder.setupPost()
+    builder.save(tmp_path / "small.otf")
+    text = Text(x=5, y=10, text="a中", size=8, color="#000000")
+    page = Scene(width=40, height=20, marks=(text,))
+    data = render_bytes(replace(picture, scenes=(page,)), ".pdf", ExportOptions(font_file=str(tmp_path / "small.otf")))
+    assert b"/CIDFontType2" in data  # the letter, from DejaVu
+    assert b"FontFile3" not in data
+    assert contents(data).count(b" l\n") == 4 + 2  # the page and the triangle
 
 
 def test_an_empty_page_is_a_page(picture):

@@ -109,6 +109,12 @@ def test_characters_without_a_glyph_are_said_once(picture):
     assert len(caught) == 1
 
 
+def test_control_characters_are_shown_without_a_word(picture):
+    text = Text(x=2, y=20, text="a\tb\u202e", size=8, color="#000000")
+    plain = Text(x=2, y=20, text="a\\u0009b\\u202e", size=8, color="#000000")
+    np.testing.assert_array_equal(pixels_of(picture, page(text)), pixels_of(picture, page(plain)))
+
+
 def test_marks_are_painted_by_layer(picture):
     over = Rect(x=0, y=0, width=9, height=9, fill="#FF0000", layer=2)
     under = Rect(x=0, y=0, width=9, height=9, fill="#0000FF", layer=1)
