@@ -1,6 +1,6 @@
 """Colour maps as tables of 256 colours, so that drawing needs no plotting library.
 
-The tables equal matplotlib's to the last bit. Each is stored as the differences between neighbouring colours,
+The tables equal matplotlib's to the last bit, at 256 places from end to end. Each is stored as the differences between neighbouring colours,
 compressed; the differences are small, so a table takes about 200 characters.
 """
 
@@ -54,8 +54,10 @@ _TABLES = MappingProxyType(
             "0ykcDJsFxtaAHXV7wgYa5pGt4eNbMQ8rQ16qDMLRLC9o7YhxHc6Zi5c1nzJtZfJkyJ3G1o6PXg/xLHU="
         ),
         "twilight": (
-            "eNp1UtsRgCAMK/sv6K8OQgRN7VMaUuTOXNtwCnZskNaa737wHwGktFT1AWlFAIkcT+UClrihBGvENSNNIVrE5kNGkCxiqtfrftmf"
-            "+ps6n5kPM/N0buSv+Jf1af3pgJGnOMgrLt+1qEFokxc1+8zCaiZ6RrawrSE7Kt384hslQgrv1WZOL2+WNueJ"
+            "eNplUlGWwyAIBE3vf739ba9RhWUGNOYVkDFKFEbeHmIWZtMm7CE2fUzzERETww0qhr9cYCJ0IuULax0xFKtbfB2CpThHmqo2bSUdqhch"
+            "LTQdR0OoEkqV/6dIDlrqgto8oqgif8pkWUwmtZWkOOu2qn/huDHdTP4SCRPr+IwZz0G9IC2pCYmbIxHfvHHhSPzOmJWuysNvNnKiV7t5"
+            "In97ukJ6O0Q6jsQFIp8s3e9nWpIb6xkfJn68r2SsV1OY8H2TIDIxoo9i2HcAJr9jPfZxXdGgv8IE0+TRYIuszVZTtpEe/LB7ers6/KsH"
+            "XlQg+otx2uQfYhA2qg=="
         ),
         "YlOrRd": (
             "eNqlkgEOgCAMA/H/X/NNq06GtAuCCQXWHiRAFJS5UPaE3XWgjV6YzK2XzBZ6g+a6hzc15bHXGAfZMNCVpBLYQvDrgl2m5LsM4krn"

@@ -10,7 +10,7 @@ from neural_flow.summaries._colormaps import colormap, colormap_names
 @pytest.mark.parametrize("name", sorted(set(colormap_names()) - {"okabe_ito", "magma", "gray"}))
 def test_tables_equal_those_of_the_plotting_library(name: str) -> None:
     matplotlib = pytest.importorskip("matplotlib")
-    expected = matplotlib.colormaps[name](np.arange(256), bytes=True)[:, :3]
+    expected = matplotlib.colormaps[name](np.linspace(0, 1, 256), bytes=True)[:, :3]
     assert np.array_equal(colormap(name), expected)
 
 
@@ -37,3 +37,9 @@ def test_lightness_of_sequential_maps_only_rises() -> None:
         red, green, blue = colormap(name).astype(float).T
         lightness = 0.2126 * red + 0.7152 * green + 0.0722 * blue
         assert (np.diff(np.convolve(lightness, np.ones(9) / 9, "valid")) >= 0).all(), name
+
+
+def test_the_cyclic_map_ends_where_it_starts() -> None:
+    table = colormap("twilight").astype(int)
+    assert np.abs(table[0] - table[-1]).max() <= 2
+    assert np.abs(table[0] - table[128]).max() > 100
