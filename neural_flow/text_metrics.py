@@ -193,11 +193,13 @@ class _Font:
             self._names: dict[int, str] = font.getBestCmap() or {}
             self._metrics = font["hmtx"].metrics  # type: ignore[union-attr] # fontTools types tables as their base class
             self._units = float(font["head"].unitsPerEm)  # type: ignore[union-attr] # the same
+            self.family = str(font["name"].getBestFamilyName() or "")  # type: ignore[union-attr] # the same
         except (OSError, TTLibError, KeyError) as cause:
-            raise ExportError(f"the font {file} cannot be read: {cause}", hint="--font takes a .ttf or .otf") from cause
+            raise ExportError(
+                f"the font {file} cannot be read: {cause}", hint="--font takes a .ttf, .otf or .ttc"
+            ) from cause
         self._font = font
         self.has_truetype_outlines = "glyf" in font
-        self.family = str(font["name"].getBestFamilyName() or "")  # type: ignore[union-attr] # the same
         self._advances: dict[str, float] = {}
 
     def has(self, char: str) -> bool:
