@@ -8,6 +8,7 @@ from dataclasses import replace
 from neural_flow.stages._assemble import CardNode, FoldNode, Node, cards_of, drawn_cards
 from neural_flow.stages._groups import Group
 from neural_flow.stages._net import Net
+from neural_flow.stages._signals import LEARNED
 from neural_flow.stages._spoken import spoken_class
 from neural_flow.stages.labels import Named, make_labels, short_label
 
@@ -67,6 +68,9 @@ class Namer:
             main = max(params, key=lambda p: (infos[p].numel, -p), default=None)
             path = infos[main].names[0] if main is not None else self._owner_path(card.op_id)
             name = self._net.signals.name(card.op_id)
+            if name == LEARNED and main is not None:
+                # the parameter itself is what is drawn, not what is done with it
+                return Named(path.removesuffix(".weight"), name, num_known=num_known)
             return Named(path, name, is_op=True, has_param=main is not None, num_known=num_known)
         call = self._net.calls[head]
         return Named(call.path, spoken_class(self._net, head), call.call_index, num_known=num_known)

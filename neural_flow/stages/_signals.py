@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from neural_flow.records import OpNode, Trace
+from neural_flow.records import OpNode, Trace, ValueRef
+
+LEARNED = "learned"
+"""Name of an op that takes a parameter as data: a class token, a query, a constant input."""
+LOOKUP = "lookup"
+"""Name of an op that reads rows of a parameter by ids: an embedding written by hand."""
+JOINING_NAMES = frozenset(("cat", "concat", "concatenate", "stack"))
+DATA_NAMES = frozenset((
+    "multi_head_attention_forward", "lstm", "gru", "rnn_tanh", "rnn_relu", "lstm_cell", "gru_cell", "rnn_tanh_cell",
+    "rnn_relu_cell",
+))  # fmt: skip
+LOOKUP_NAMES = frozenset(("getitem", "index_select"))
 
 FLOAT_PREFIXES = ("float", "bfloat", "complex", "qint", "quint")
 
@@ -55,6 +66,7 @@ class Signals:
         parents: per op, the ops it reads a signal from, ascending.
         readers: per op, the ops that read its signal, ascending.
         last_reader: per op, the last op that reads its signal; ``num_ops + k`` where model output k does; else -1.
+        learned: the ops by which a parameter comes in as data.
         bank_size: per op, the number of stacked weights it applies (1: not stacked).
         has_heavy: False where no heavy op was found and every op but views counts instead.
     """
@@ -62,24 +74,27 @@ class Signals:
     def __init__(self, trace: Trace) -> None:
         num = len(trace.ops)
         self._trace = trace
+        self.learned: frozenset[int] = frozenset()
         self._names: dict[str, tuple[str, bool]] = {}
         self._float_outputs: list[tuple[bool, ...]] = [tuple(is_float(m.dtype) for m in o.outputs) for o in trace.ops]
         self._param_dims = [len(param.shape) for param in trace.params]
-        self._constant_dims: list[int] = [-1] * num
-        self.is_signal = [False] * num
-        self.is_heavy = [False] * num
-        self.is_weighted = [False] * num
-        self.bank_size = [1] * num
-        self.parents: list[tuple[int, ...]] = [()] * num
-        for op in trace.ops:
-            self._visit(op)
+        self._has_data = [False] * num
+        self._lookups: set[int] = set()
+        self._visit_all()
+        self.learned = frozenset(self._find_learned())
+        if self.learned:
+            self._visit_all()
         self.has_heavy = any(h and s for h, s in zip(self.is_heavy, self.is_signal, strict=True))
         if not self.has_heavy:
             self._promote_plain_ops()
         self._collect_readers()
 
     def name(self, op_id: int) -> str:
-        """Return the bare name of an op's target."""
+        """Return the bare name of an op's target, or what it does where that is no matter of its name."""
+        if op_id in self.learned:
+            return LEARNED
+        if op_id in self._lookups:
+            return LOOKUP
         return self._named(self._trace.ops[op_id].target)[0]
 
     def applied_params(self, op_id: int) -> tuple[int, ...]:
@@ -98,8 +113,20 @@ class Signals:
             self._names[target] = (name, _is_heavy_name(name))
         return self._names[target]
 
+    def _visit_all(self) -> None:
+        num = len(self._trace.ops)
+        self._constant_dims: list[int] = [-1] * num
+        self.is_signal = [False] * num
+        self.is_heavy = [False] * num
+        self.is_weighted = [False] * num
+        self.bank_size = [1] * num
+        self.parents: list[tuple[int, ...]] = [()] * num
+        for op in self._trace.ops:
+            self._visit(op)
+
     def _visit(self, op: OpNode) -> None:
         index = op.op_id
+        self._has_data[index] = op.role == "input" or any(self._has_data[parent] for parent, _ in op.parents)
         floats = self._float_outputs[index]
         has_float = any(floats)
         if op.role == "input":
@@ -118,6 +145,12 @@ class Signals:
             else:
                 is_constant = False
         parents.sort()
+        if index in self.learned:
+            is_heavy, is_constant = True, False
+        elif name in LOOKUP_NAMES and op.params and dims >= 2:
+            is_heavy = any(self._is_id(parent) for parent in op.parents)
+            if is_heavy:
+                self._lookups.add(index)
         if is_constant and name in PRODUCT_NAMES:
             # the product of two parameters is a weight in the making (a low-rank one), not work on data
             is_heavy = False
@@ -133,6 +166,55 @@ class Signals:
         if is_weighted and dims >= 3 and name in BANK_NAMES:
             shapes = [self._trace.params[p].shape for p in self.applied_params(index)]
             self.bank_size[index] = max((shape[0] for shape in shapes if len(shape) == 3), default=1)
+
+    def _is_id(self, ref: ValueRef) -> bool:
+        """Return whether a value is whole numbers that come with the data."""
+        op_id, output = ref
+        return self._has_data[op_id] and self._trace.ops[op_id].outputs[output].dtype.startswith(("int", "uint"))
+
+    def _find_learned(self) -> set[int]:
+        """Return the ops by which a parameter comes in as data: beside a signal in a row, or where others read data.
+
+        What is only added to or multiplied with the signal is a bias or a scale, and stays part of what it acts on.
+        """
+        num = len(self._trace.ops)
+        is_made = [False] * num  # of parameters, and of nothing that comes with the data or from weighted ops
+        found: set[int] = set()
+        for op in self._trace.ops:
+            index, parents = op.op_id, [parent for parent, _ in op.parents]
+            made = [parent for parent in parents if is_made[parent]]
+            if not self._has_data[index] and not self.is_signal[index] and any(self._float_outputs[index]):
+                is_made[index] = bool(made) or any(self._param_dims[p] >= 2 for p in op.params)
+            if made and self._is_data_of(op):
+                found.update(root for parent in made for root in self._roots(parent, is_made))
+        return found
+
+    def _is_data_of(self, op: OpNode) -> bool:
+        """Return whether an op takes what it reads from other ops as data, even where that is a parameter."""
+        name, _ = self._named(op.target)
+        if name in JOINING_NAMES:
+            return bool(self.parents[op.op_id])
+        if name in DATA_NAMES:
+            return True
+        if name != "linear" and not name.startswith("conv"):
+            return False
+        if self.parents[op.op_id]:
+            # the data come first: behind them are weights that were made of a signal
+            return self._constant_dims[op.parents[0][0]] >= 0
+        return any(self._param_dims[p] >= 2 for p in op.params)
+
+    def _roots(self, op_id: int, is_made: list[bool]) -> set[int]:
+        """Return the ops that read the parameters which an op was made of."""
+        found: set[int] = set()
+        pending, seen = [op_id], {op_id}
+        while pending:
+            current = self._trace.ops[pending.pop()]
+            if any(self._param_dims[p] >= 2 for p in current.params):
+                found.add(current.op_id)
+            above = {parent for parent, _ in current.parents if is_made[parent]} - seen
+            seen |= above
+            pending.extend(above)
+        return found
 
     def _promote_plain_ops(self) -> None:
         """Let every op but views count, so that a net without matmuls still has something to draw."""

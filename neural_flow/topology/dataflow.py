@@ -10,6 +10,9 @@ from neural_flow.topology._base import TOPOLOGY_SOURCES, FlowGraph, FlowOp, Topo
 from neural_flow.topology.ownership import Ownership, find_ownership, flat_refs, own_call_ids
 from neural_flow.topology.signals import FLOATING
 
+SOURCES = frozenset(("learned", "lookup"))
+"""Class names of op stages by which a parameter comes in as data, or rows of it; their values are signal."""
+
 
 @TOPOLOGY_SOURCES.register("dataflow")
 def dataflow_graph(query: TopologyQuery) -> FlowGraph:
@@ -24,7 +27,8 @@ def dataflow_graph(query: TopologyQuery) -> FlowGraph:
     ownership = find_ownership(trace.calls, selection)
     input_owners = _input_owners(trace, selection)
     weights = frozenset(param.param_id for param in trace.params if len(param.shape) >= 2)
-    ops = tuple(_flow_op(op, trace, ownership, input_owners, weights) for op in trace.ops)
+    sources = frozenset(stage.op_id for stage in selection.stages if stage.kind == "op" and stage.class_name in SOURCES)
+    ops = tuple(_flow_op(op, trace, ownership, input_owners, weights, sources) for op in trace.ops)
     reads: dict[int, tuple[ValueRef, ...]] = {}
     leaves: dict[int, tuple[tuple[ValueRef, ...], ...]] = {}
     for stage in selection.stages:
@@ -45,7 +49,12 @@ def _input_owners(trace: Trace, selection: Selection) -> dict[int, int]:
 
 
 def _flow_op(
-    op: OpNode, trace: Trace, ownership: Ownership, input_owners: Mapping[int, int], weights: frozenset[int]
+    op: OpNode,
+    trace: Trace,
+    ownership: Ownership,
+    input_owners: Mapping[int, int],
+    weights: frozenset[int],
+    sources: frozenset[int | None],
 ) -> FlowOp:
     if op.role in ("input", "unknown"):
         # a tensor of unknown origin comes from outside, wherever it was first read
@@ -59,6 +68,7 @@ def _flow_op(
         owner=owner,
         role=op.role,
         reads_weight=any(param in weights for param in op.params),
+        is_weighted=True if op.op_id in sources else None,
         path="" if op.call_id is None else trace.calls[op.call_id].path,
         mark=ownership.mark(op.call_id),
     )
