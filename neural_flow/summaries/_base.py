@@ -89,7 +89,7 @@ class DrawStyle:
     is_dark: bool = False
     sequential: Array = field(default_factory=lambda: colormap("magma"))
     diverging: Array = field(default_factory=lambda: colormap("RdBu_r"))
-    cyclic: Array = field(default_factory=lambda: colormap("twilight"))
+    cyclic: Array = field(default_factory=lambda: colormap("phase"))
     plane_offset: float = 2.3
     separator_width: float = 0.6
     frame_width: float = 0.55

@@ -1,7 +1,7 @@
 """Colour maps as tables of 256 colours, so that drawing needs no plotting library.
 
-The tables equal matplotlib's to the last bit, at 256 places from end to end. Each is stored as the differences between neighbouring colours,
-compressed; the differences are small, so a table takes about 200 characters.
+The tables equal matplotlib's to the last bit, at 256 places from end to end. Each is stored as the differences between
+neighbouring colours, compressed; the differences are small, so a table takes about 200 characters.
 """
 
 from __future__ import annotations
@@ -71,11 +71,18 @@ _RANGES = MappingProxyType({"magma": (0.02, 0.98)})
 
 _CATEGORIES = "#E69F00 #56B4E9 #009E73 #F0E442 #0072B2 #D55E00 #CC79A7 #000000"
 
+_TO_RGB = np.array([
+    [4.0767416621, -3.3077115913, 0.2309699292],
+    [-1.2684380046, 2.6097574011, -0.3413193965],
+    [-0.0041960863, -0.7034186147, 1.7076147010],
+])  # fmt: skip
+
 
 def colormap(name: str) -> Array:
     """Return the colour map called ``name`` as read-only uint8 ``[256, 3]``.
 
-    ``magma`` is its part from .02 to .98; ``okabe_ito`` repeats its eight colours; ``gray`` runs from black to white.
+    ``magma`` is its part from .02 to .98; ``okabe_ito`` repeats its eight colours; ``gray`` runs from black to white;
+    ``phase`` goes once round the hues, all of one lightness, so that black is left to small magnitudes.
 
     Raises:
         UnknownNameError: no such map; lists the choices.
@@ -87,13 +94,15 @@ def colormap(name: str) -> Array:
 
 def colormap_names() -> tuple[str, ...]:
     """Return the names of all colour maps, sorted."""
-    return tuple(sorted([*_TABLES, "gray", "okabe_ito"]))
+    return tuple(sorted([*_TABLES, "gray", "okabe_ito", "phase"]))
 
 
 @lru_cache(maxsize=32)
 def _table(name: str) -> Array:
     if name == "gray":
         table = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
+    elif name == "phase":
+        table = _hues()
     elif name == "okabe_ito":
         colors = [[int(color[k : k + 2], 16) for k in (1, 3, 5)] for color in _CATEGORIES.split()]
         table = np.resize(np.asarray(colors, dtype=np.uint8), (256, 3))
@@ -107,3 +116,17 @@ def _table(name: str) -> Array:
             table = np.rint(np.stack(channels, axis=1)).astype(np.uint8)
     table.flags.writeable = False
     return table
+
+
+def _hues() -> Array:
+    """Return 256 hues of one lightness and chroma in OKLab (Ottosson, 2020), the middle one red."""
+    angle = 2 * np.pi * (np.arange(256) - 128) / 256 + np.radians(30)
+    lightness, a, b = np.full(256, 0.72), 0.125 * np.cos(angle), 0.125 * np.sin(angle)
+    cones = np.stack([
+        lightness + 0.3963377774 * a + 0.2158037573 * b,
+        lightness - 0.1055613458 * a - 0.0638541728 * b,
+        lightness - 0.0894841775 * a - 1.2914855480 * b,
+    ])  # fmt: skip
+    linear = _TO_RGB @ cones**3
+    shown = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * np.maximum(linear, 0.0) ** (1 / 2.4) - 0.055)
+    return np.rint(np.clip(shown, 0, 1).T * 255).astype(np.uint8)

@@ -7,7 +7,7 @@ from neural_flow.errors import UnknownNameError
 from neural_flow.summaries._colormaps import colormap, colormap_names
 
 
-@pytest.mark.parametrize("name", sorted(set(colormap_names()) - {"okabe_ito", "magma", "gray"}))
+@pytest.mark.parametrize("name", sorted(set(colormap_names()) - {"okabe_ito", "magma", "gray", "phase"}))
 def test_tables_equal_those_of_the_plotting_library(name: str) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     expected = matplotlib.colormaps[name](np.linspace(0, 1, 256), bytes=True)[:, :3]
@@ -39,7 +39,15 @@ def test_lightness_of_sequential_maps_only_rises() -> None:
         assert (np.diff(np.convolve(lightness, np.ones(9) / 9, "valid")) >= 0).all(), name
 
 
-def test_the_cyclic_map_ends_where_it_starts() -> None:
-    table = colormap("twilight").astype(int)
-    assert np.abs(table[0] - table[-1]).max() <= 2
+@pytest.mark.parametrize("name", ["phase", "twilight"])
+def test_cyclic_maps_end_where_they_start(name: str) -> None:
+    table = colormap(name).astype(int)
+    assert np.abs(table[0] - table[-1]).max() <= 8
     assert np.abs(table[0] - table[128]).max() > 100
+
+
+def test_no_phase_is_dark() -> None:
+    red, green, blue = colormap("phase").astype(float).T
+    lightness = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    assert lightness.min() > 130
+    assert lightness.max() < 200
