@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as module_globals
 
-from neural_flow.module_calls import CallFrame, ModuleCallStack, all_modules, clean_path, module_paths
+from neural_flow.module_calls import CallFrame, ModuleCallStack, all_modules, clean_path, module_paths, module_tree
 
 
 @pytest.fixture(autouse=True)
@@ -176,3 +176,12 @@ def test_a_model_that_holds_itself_is_walked_once() -> None:
     model = nn.Sequential(nn.Identity())
     model.__dict__["owner"] = [model]
     assert list(module_paths(model).values()) == ["", "0"]
+
+
+def test_the_tree_names_the_attributes_in_which_more_than_numbers_can_be() -> None:
+    model = nn.utils.parametrizations.weight_norm(nn.Conv2d(1, 1, 3))
+    model.__dict__ |= {"scale": 2.0, "sizes": (1, "a"), "seen": [], "kept": torch.ones(1), "pair": (1, torch.ones(1))}
+    tree = module_tree(nn.Sequential(model))
+    assert set(tree.held[model]) == {"seen", "kept", "pair"}
+    assert len(tree.held) > len(tree.paths) == 2
+    assert {id(value) for value in tree.held_values()} >= {id(vars(model)[name]) for name in ("seen", "kept", "pair")}

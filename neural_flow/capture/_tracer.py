@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import nn
@@ -31,6 +31,16 @@ from neural_flow.nested import every_tensor, tensor_leaves
 from neural_flow.probe import ObserverHandle, Probe, observe_every_emit
 from neural_flow.records import Leaf, ProbeEmit, Trace
 from neural_flow.torch_private import no_torch_function
+
+
+class RecordingMode(Protocol):
+    """A mode of torch that hands what it intercepts to a recorder, while it has one."""
+
+    recorder: Recorder | None
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> object: ...
 
 
 class Tracer:
@@ -77,6 +87,7 @@ class Tracer:
         self._outputs: list[tuple[str, RawMeta, Refs]] = []
         self._raised: list[tuple[BaseException, int]] = []
         self._recorder: Recorder | None = None
+        self._mode: RecordingMode | None = None
         self._trace: Trace | None = None
         self._unknown: list[tuple[int, weakref.ref[torch.Tensor]]] = []
         self.num_blind = 0
@@ -162,9 +173,15 @@ class Tracer:
 
     def _enter_mode(self) -> None:
         """Start intercepting tensor functions."""
+        if self._mode is not None:
+            self._mode.recorder = self._recorder
+            self._mode.__enter__()
 
     def _exit_mode(self) -> None:
         """Stop intercepting tensor functions."""
+        if self._mode is not None:
+            self._mode.__exit__(None, None, None)
+            self._mode.recorder = None
 
     _quiet: Callable[[], AbstractContextManager[object]] = no_torch_function
     """Returns a context in which the tracer's own work with tensors is not traced."""

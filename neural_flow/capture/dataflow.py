@@ -49,15 +49,6 @@ class DataflowTracer(Tracer):
         super().__init__(model, tree)
         self._mode = _FunctionMode(self)
 
-    def _enter_mode(self) -> None:
-        assert self._recorder is not None
-        self._mode.recorder = self._recorder
-        self._mode.__enter__()
-
-    def _exit_mode(self) -> None:
-        self._mode.__exit__(None, None, None)
-        self._mode.recorder = None
-
 
 class _FunctionMode(TorchFunctionMode):
     def __init__(self, tracer: Tracer) -> None:

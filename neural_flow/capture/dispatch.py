@@ -45,15 +45,6 @@ class DispatchTracer(Tracer):
         self._mode = _DispatchMode(self)
         self._quiet = self._mode.paused
 
-    def _enter_mode(self) -> None:
-        assert self._recorder is not None
-        self._mode.recorder = self._recorder
-        self._mode.__enter__()
-
-    def _exit_mode(self) -> None:
-        self._mode.__exit__(None, None, None)
-        self._mode.recorder = None
-
 
 class _DispatchMode(TorchDispatchMode):
     def __init__(self, tracer: Tracer) -> None:

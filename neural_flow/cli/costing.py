@@ -87,6 +87,8 @@ def run_memory(params: Mapping[str, Any]) -> int:
                 f"nothing is saved for backward\n{describe_error(error)}",
                 hint="define neural_flow_loss(output, *inputs) in the model's file, or leave a parameter trainable",
             ) from error
+    for note in table.notes:
+        say("note", note)
     if params["json"]:
         sys.stdout.write(json.dumps(_memory_json(table), indent=1, ensure_ascii=False) + "\n")
     else:
@@ -216,11 +218,12 @@ def _memory_json(table: MemoryTable) -> dict[str, Any]:
     plain = {
         field.name: getattr(table, field.name)
         for field in dataclasses.fields(table)
-        if field.name not in ("rows", "what_if", "topology")
+        if field.name not in ("rows", "what_if", "topology", "notes")
     }
     return {
         "schema": "neural-flow.memory/1",
         **plain,
+        "notes": list(table.notes),
         "rows": [dataclasses.asdict(row) for row in table.rows],
         "what_if": [dataclasses.asdict(found) for found in table.what_if],
     }

@@ -15,6 +15,7 @@ from torch.autograd.graph import Node, saved_tensors_hooks
 from neural_flow.capture.measure._base import MeasureOptions, Meter, measuring_session, metered
 from neural_flow.capture.measure.gradient import loss_of
 from neural_flow.costs._backward import LAST, GraphNode, Step
+from neural_flow.costs._deep import Disposal
 from neural_flow.nested import tensor_leaves
 from neural_flow.records import Stage, Topology
 from neural_flow.saved_tensors.graph_walk import saved_values, walk_nodes
@@ -23,7 +24,9 @@ from neural_flow.saved_tensors.rows import SavedTensorRow
 from neural_flow.torch_private import AllocationLog, failure_of
 
 _ENDING = re.compile(r"Backward\d*$")
-MAX_NODES = 20_000
+MAX_NODES = 400_000
+SHALLOW = 20_000
+"""Up to so many nodes torch frees a walked graph on any stack."""
 
 
 @dataclass(slots=True)
@@ -32,7 +35,8 @@ class RecordedStep:
 
     Attributes:
         rows: what was saved; the path of a row is the id of the stage that saved it.
-        step: the graph; None where it is too deep to be walked.
+        step: the graph; None where it cannot be walked.
+        unread: why there is no graph.
         stage_inputs: by stage, the storages that it was given first, with their bytes.
         given: storages of the inputs of the model.
         loss: which scalar is behind the graph.
@@ -40,6 +44,7 @@ class RecordedStep:
 
     rows: tuple[SavedTensorRow, ...] = ()
     step: Step | None = None
+    unread: str = ""
     stage_inputs: dict[int, dict[int, int]] = field(default_factory=dict[int, dict[int, int]])
     given: frozenset[int] = frozenset()
     loss: str = ""
@@ -81,7 +86,7 @@ def record_step(
     """
     meter = _StageMeter()
     record = meter.record
-    with measuring_session(model, args, kwargs, options, train=True, grad=True) as session:
+    with Disposal() as disposal, measuring_session(model, args, kwargs, options, train=True, grad=True) as session:
         record.note_model(model)
         record.note_inputs(session.args, session.kwargs)
         with saved_tensors_hooks(record.pack, record.unpack):
@@ -90,14 +95,13 @@ def record_step(
             loss = loss_of(output, session.args, options.loss)
         if not loss.requires_grad:
             raise ValueError("the loss depends on nothing that requires a gradient: no memory is kept for backward")
-        held = record.storages_in((output, loss))
-        owned = {row.storage for row in record.rows if row.kind in ("parameter", "buffer")}
-        given = frozenset(record.storages_in((session.args, session.kwargs)))
-        ends = [_sequence_of(leaf.grad_fn) for _, leaf in tensor_leaves(output) if leaf.grad_fn is not None]
-        step = _read_graph(loss, record, held, owned | given, max(ends, default=LAST))
-        words = _loss_words(output, options)
+        found = RecordedStep(stage_inputs=meter.inputs, loss=_loss_words(output, options))
+        found.given = frozenset(record.storages_in((session.args, session.kwargs)))
+        disposal.held += (output, loss)
         del output, loss
-    return RecordedStep(record.rows, step, meter.inputs, given, words)
+        _read_graph(disposal, record, found)
+    found.rows = record.rows
+    return found
 
 
 def _loss_words(output: Any, options: MeasureOptions) -> str:
@@ -108,19 +112,38 @@ def _loss_words(output: Any, options: MeasureOptions) -> str:
     return "the model's own loss" if is_own else "mean of squares of the outputs"
 
 
-def _read_graph(
-    loss: torch.Tensor,
-    record: SavedTensorRecord,
-    held: Mapping[int, int],
-    owned: set[int | None],
-    loss_sequence: int,
-) -> Step | None:
+def _read_graph(disposal: Disposal, record: SavedTensorRecord, found: RecordedStep) -> None:
+    """Put the graph behind the output and the loss, which ``disposal`` holds, into ``found``; or why there is none."""
+    num_nodes = _num_nodes(disposal, SHALLOW)
     try:
-        nodes = walk_nodes(loss, max_nodes=MAX_NODES)
-    except RuntimeError:  # too deep to walk without harm: what was saved is known all the same
+        if num_nodes is None:
+            disposal.deepen(MAX_NODES)
+            num_nodes = _num_nodes(disposal, MAX_NODES)
+    except RuntimeError as error:  # what was saved is known all the same
+        found.unread = str(error)
+        return
+    if num_nodes is None:
+        found.unread = f"the graph has more than {MAX_NODES:,} nodes"
+        return
+    found.step = _step_of(disposal, record, found.given)
+
+
+def _num_nodes(disposal: Disposal, limit: int) -> int | None:
+    """Return the number of nodes behind the loss; None where there are more than ``limit``."""
+    try:
+        return len(walk_nodes(disposal.held[1], max_nodes=limit))
+    except RuntimeError:
         return None
+
+
+def _step_of(disposal: Disposal, record: SavedTensorRecord, given: frozenset[int]) -> Step:
+    output, loss = disposal.held
+    nodes = walk_nodes(loss, max_nodes=MAX_NODES)
     record.join_nodes(loss, max_nodes=MAX_NODES)
+    held = record.storages_in((output, loss))
+    ends = [_sequence_of(leaf.grad_fn) for _, leaf in tensor_leaves(output) if leaf.grad_fn is not None]
     rows = record.rows
+    owned = {row.storage for row in rows if row.kind in ("parameter", "buffer")} | given
     indices = {node: index for index, node in enumerate(nodes)}
     graph = tuple(_read_node(node, indices, rows, owned) for node in nodes)
     storages = {row.storage: row.storage_nbytes for row in rows if row.storage is not None and row.storage not in owned}
@@ -130,7 +153,7 @@ def _read_graph(
         storages=storages,
         held=frozenset(number for number in held if number in saved and number not in owned),
         held_nbytes=sum(nbytes for number, nbytes in held.items() if number not in saved and number not in owned),
-        loss_sequence=loss_sequence,
+        loss_sequence=max(ends, default=LAST),
     )
 
 

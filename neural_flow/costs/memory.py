@@ -56,7 +56,7 @@ class WhatIf:
         name: what it is done to: a stage, ``every block``, or ``from 1000 elements``.
         stage_ids: the stages that it is done to, for ``checkpoint``.
         saved_nbytes: bytes that stay in memory for backward.
-        peak_nbytes: the peak to expect; None where the graph is too deep to replay.
+        peak_nbytes: the peak to expect; None where the graph is too large to replay.
     """
 
     action: str
@@ -82,10 +82,11 @@ class MemoryTable:
         param_nbytes: bytes of all parameters.
         gradient_nbytes: bytes of the gradients of those that are trained.
         predicted_peak_nbytes: from the graph alone: saved, live gradients and parameter gradients; None where the
-            graph is too deep to replay.
+            graph is too large to replay.
         measured_peak_nbytes: from the allocator's events of a second run; None on devices that show none.
         what_if: checkpoints, the largest gain first, and offloading.
         topology: the stages.
+        notes: what could not be told, and why.
     """
 
     model: str
@@ -100,6 +101,7 @@ class MemoryTable:
     measured_peak_nbytes: int | None
     what_if: tuple[WhatIf, ...]
     topology: Topology
+    notes: tuple[str, ...] = ()
 
 
 def memory_table(
@@ -151,6 +153,7 @@ def memory_table(
         measured_peak_nbytes=measured_peak(model, *call, asked) if is_measured else None,
         what_if=(*_checkpoints(step, topology), _offload(step, threshold)),
         topology=topology,
+        notes=(f"no peak is predicted: {step.unread}",) if step.unread else (),
     )
 
 

@@ -15,6 +15,8 @@ SIDE_GAP = 4.0
 START_GAP = 5.0
 SLIDE = 2.0
 MAX_STEPS = 80
+LONG = 12.0
+"""Height of a label times this: beside an upright stretch as long, the label stands near its start."""
 CHORDS = 8
 MARGIN = 0.8
 
@@ -53,17 +55,19 @@ def _meet(first: Box, second: Box, margin: float = MARGIN) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Slide:
-    """A label that may stand anywhere along a straight stretch."""
+    """A label that may stand anywhere along a straight stretch, counted from where the line comes from."""
 
     start: Box
     dx: float
     dy: float
+    is_long: bool = False
+    """Whether the label belongs near the start of the stretch, not to its middle."""
 
-    def middle_of_free(self, is_free: Callable[[Box], bool]) -> Box | None:
-        """Return the middle of the longest free part, the one nearest to the middle of the stretch if several are."""
+    def best_free(self, is_free: Callable[[Box], bool]) -> Box | None:
+        """Return the middle of the longest free part, or a place in the first one where the stretch is long."""
         length = abs(self.dx) + abs(self.dy)
         num_steps = max(1, min(MAX_STEPS, round(length / SLIDE)))
-        best: tuple[float, float] | None = None
+        best: tuple[int, float] | None = None
         first: int | None = None
         for step in range(num_steps + 2):
             is_open = step <= num_steps and is_free(self._at(step / num_steps))
@@ -71,9 +75,10 @@ class Slide:
                 first = step
             elif not is_open and first is not None:
                 middle = (first + step - 1) / 2 / num_steps
-                found = (float(first - step), abs(middle - 0.5))
-                if best is None or found < (best[0], abs(best[1] - 0.5)):
-                    best = (found[0], middle)
+                if self.is_long:
+                    return self._at(min(middle, first / num_steps + START_GAP / length))
+                if best is None or (first - step, abs(middle - 0.5)) < (best[0], abs(best[1] - 0.5)):
+                    best = (first - step, middle)
                 first = None
         return None if best is None else self._at(best[1])
 
@@ -128,19 +133,14 @@ def _is_said(route: Route, labels: Iterable[Box]) -> bool:
     return any(_meet(label, line, SIDE_GAP) for label in labels for line in shared)
 
 
-def _free_place(candidates: Iterable[Box | Slide], occupancy: Occupancy, borders: Occupancy) -> Box | None:
+def _free_place(candidates: Iterable[Slide], occupancy: Occupancy, borders: Occupancy) -> Box | None:
     """Return the first free place that crosses no border, else the first free one."""
     first: Box | None = None
     for candidate in candidates:
-        if isinstance(candidate, Slide):
-            inside = candidate.middle_of_free(lambda box: occupancy.is_free(box) and borders.is_free(box))
-            if inside is not None:
-                return inside
-            first = first or candidate.middle_of_free(occupancy.is_free)
-        elif occupancy.is_free(candidate):
-            if borders.is_free(candidate):
-                return candidate
-            first = first or candidate
+        inside = candidate.best_free(lambda box: occupancy.is_free(box) and borders.is_free(box))
+        if inside is not None:
+            return inside
+        first = first or candidate.best_free(occupancy.is_free)
     return first
 
 
@@ -174,7 +174,7 @@ def flatten(points: Sequence[Point]) -> list[Point]:
     return result
 
 
-def _candidates(route: Route, size: tuple[float, float], *, prefers_level: bool | None) -> Iterator[Box | Slide]:
+def _candidates(route: Route, size: tuple[float, float], *, prefers_level: bool | None) -> Iterator[Slide]:
     points = list(route.points) if route.style == "orthogonal" else route.points[::3]
     if route.style == "orthogonal":
         points = points[max(0, route.num_shared_points - 1) : len(points) - max(0, route.num_joined_points - 1)]
@@ -194,36 +194,23 @@ def _is_level(a: Point, b: Point) -> bool:
     return abs(a[1] - b[1]) < MARGIN
 
 
-def _beside_level(a: Point, b: Point, size: tuple[float, float], head: float) -> Iterator[Box | Slide]:
+def _beside_level(a: Point, b: Point, size: tuple[float, float], head: float) -> Iterator[Slide]:
     width, height = size
-    low, high = min(a[0], b[0]), max(a[0], b[0])
-    if a[0] < b[0]:
-        high -= head
-    else:
-        low += head
-    room = high - low - width
+    room = abs(b[0] - a[0]) - head - width
     if room < 0:
         return
-    sides = [
-        Box(x=low, y=y, width=width, height=height) for y in (a[1] - ARROW_LABEL_GAP - height, a[1] + ARROW_LABEL_GAP)
-    ]
-    if high - low > 3 * width:
-        x = low + START_GAP if a[0] < b[0] else high - START_GAP - width
-        yield from (replace(side, x=x) for side in sides)
-    yield from (Slide(side, room, 0.0) for side in sides)
+    x, dx = (a[0], room) if a[0] < b[0] else (a[0] - width, -room)
+    for y in (a[1] - ARROW_LABEL_GAP - height, a[1] + ARROW_LABEL_GAP):
+        yield Slide(Box(x=x, y=y, width=width, height=height), dx, 0.0, is_long=room > 2 * width)
 
 
-def _beside_upright(a: Point, b: Point, size: tuple[float, float], head: float) -> Iterator[Box | Slide]:
+def _beside_upright(a: Point, b: Point, size: tuple[float, float], head: float) -> Iterator[Slide]:
     """Try both sides of an upright stretch: the left first on the way down, the right first on the way up."""
     width, height = size
-    low, high = min(a[1], b[1]), max(a[1], b[1])
-    if a[1] < b[1]:
-        high -= head
-    else:
-        low += head
-    room = high - low - height
+    room = abs(b[1] - a[1]) - head - height
     if room < 0:
         return
     left, right = a[0] - SIDE_GAP - width, a[0] + SIDE_GAP
-    sides = [Box(x=x, y=low, width=width, height=height) for x in ((left, right) if a[1] < b[1] else (right, left))]
-    yield from (Slide(side, 0.0, room) for side in sides)
+    y, dy = (a[1], room) if a[1] < b[1] else (a[1] - height, -room)
+    for x in (left, right) if a[1] < b[1] else (right, left):
+        yield Slide(Box(x=x, y=y, width=width, height=height), 0.0, dy, is_long=room > LONG * height)

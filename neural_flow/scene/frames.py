@@ -12,6 +12,8 @@ from neural_flow.theme import Theme
 
 _FRAME_LAYER = 0.5
 _INSET = 6.0
+_CLEAR = 2.0
+"""White on either side of a title."""
 _TITLE_BASELINE = 8.8
 _BRACKET_BASELINE = -2.6
 
@@ -129,7 +131,8 @@ def _continued(title: str) -> tuple[str, str]:
 def _title_x(box: Box, width: float, top: float, obstacles: Sequence[Box]) -> tuple[float, float]:
     """Return where a title starts (left, right or centred, the first that covers least), and how much it covers."""
     left, right = box.x + _INSET, box.x + box.width - _INSET - width
-    places = [Box(x=x, y=top, width=width, height=7.0) for x in (left, right, (left + right) / 2)]
-    covered = [round(covered_area(place, obstacles), 3) for place in places]
+    places = (left, right, (left + right) / 2)
+    strips = [Box(x=x - _CLEAR, y=top, width=width + 2 * _CLEAR, height=7.0) for x in places]
+    covered = [round(covered_area(strip, obstacles), 3) for strip in strips]
     least = min(covered)
-    return places[covered.index(least)].x, least
+    return places[covered.index(least)], least

@@ -13,8 +13,11 @@ import torch.nn.functional as F
 from capture_flow import SIZE, Between, check_consistent, reaches, rows, trace_of
 from torch import nn
 
+from neural_flow.capture import dataflow
+from neural_flow.capture._functions import traits_of
 from neural_flow.capture.dataflow import DataflowTracer
 from neural_flow.capture.dispatch import DispatchTracer
+from neural_flow.capture.metadata import run_metadata_pass
 from neural_flow.probe import Probe
 from neural_flow.records import Trace
 
@@ -212,3 +215,39 @@ def test_emits_of_probes_are_recorded_where_they_happen() -> None:
     ]
     assert trace.emits[0].refs == inner.output_refs[0]
     assert trace.ops[trace.emits[1].refs[0][0]].target == "torch.Tensor.mul"
+
+
+class Updates(nn.Module):
+    """Updates in place: of results, views, buffers, parameters, inputs; by methods, operators, keywords."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.scale = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Parameter(torch.ones(4, 1, 1))
+        self.act = nn.ReLU(inplace=True)
+        self.register_buffer("seen", torch.zeros(4, 6, 6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.act(self.norm(self.conv(x)))
+        y += self.scale
+        half = y[:, :2]
+        half.mul_(2)
+        y.add_(y)
+        self.seen.add_(y[0])
+        y.map_(y * 3, lambda a, b: a + b)
+        z = y.contiguous(memory_format=torch.channels_last).clone().relu_()
+        with torch.no_grad():
+            self.scale.add_(1)
+        x.neg_()
+        torch.add(z, self.seen, out=z)
+        return z * self.scale + F.hardtanh(x.mean() + y[:, 1:], inplace=True).sum()
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])
+def test_the_short_ways_record_what_the_long_way_records(train: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Updates().train(train)
+    args = (torch.randn(2, 3, 8, 8),)
+    short = run_metadata_pass(model, args, train=train)
+    monkeypatch.setattr(dataflow, "traits_of", lambda func: traits_of(func)._replace(is_plain=False, is_update=False))
+    assert run_metadata_pass(model, args, train=train) == short
+    assert short.failure is None
+    assert [op.target for op in short.ops].count("torch.Tensor.add_") == 4 + train  # training counts batches

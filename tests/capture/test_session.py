@@ -51,6 +51,7 @@ def process_state() -> tuple[object, ...]:
         torch.is_inference_mode_enabled(),
         torch.backends.mha.get_fastpath_enabled(),
         gc.get_freeze_count(),
+        gc.get_threshold(),
         gc.isenabled(),
     )
 
@@ -327,3 +328,18 @@ def test_no_tensor_outlives_a_session() -> None:
         model(*session.args)
     del session
     assert num_tensors() == before
+
+
+@pytest.mark.parametrize("first", [0, 700, 50_000])
+def test_the_collector_runs_seldom_meanwhile_unless_it_must_not_run_at_all(first: int) -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(first, *before[1:])
+    try:
+        with Session(nn.Identity()):
+            inside = gc.get_threshold()[0]
+            with Session(nn.Identity()):
+                assert gc.get_threshold()[0] == inside
+        assert gc.get_threshold() == (first, *before[1:])
+    finally:
+        gc.set_threshold(*before)
+    assert inside == (max(first, 10_000) if first else 0)

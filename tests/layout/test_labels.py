@@ -60,10 +60,16 @@ def test_words_that_stand_at_the_shared_stretch_are_not_said_again():
         assert second.label.y > 30
 
 
-def test_a_label_slides_to_the_middle_of_what_is_free():
-    taken = [Box(x=0, y=-30, width=60, height=60), Box(x=120, y=-30, width=80, height=60)]
-    (route,) = place_arrow_labels([straight(0, (0, 0), (200, 0))], {0: (30.0, 6.0)}, taken, prefers_level=True)
-    assert abs(route.label.x + 15 - 90) <= 2
+def test_a_label_stands_in_the_middle_of_what_is_free():
+    taken = [Box(x=0, y=-30, width=25, height=60), Box(x=85, y=-30, width=80, height=60)]
+    (route,) = place_arrow_labels([straight(0, (0, 0), (100, 0))], {0: (40.0, 6.0)}, taken, prefers_level=True)
+    assert abs(route.label.x + 20 - 55) <= 2
+
+
+@pytest.mark.parametrize(("end", "x"), [((300, 0), 5.0), ((-300, 0), -35.0)])
+def test_beside_a_long_line_a_label_stands_near_its_start(end, x):
+    (route,) = place_arrow_labels([straight(0, (0, 0), end)], {0: (30.0, 6.0)}, [], prefers_level=True)
+    assert route.label.x == pytest.approx(x)
 
 
 @settings(max_examples=60, deadline=None)

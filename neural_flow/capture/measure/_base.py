@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -161,6 +161,24 @@ def measuring_session(
         written_params=written_params(model, options.trace),
     ) as session:
         yield session
+
+
+def run_metered(
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    topology: Topology,
+    options: MeasureOptions,
+    meter: Meter,
+    counting: AbstractContextManager[object] | None = None,
+) -> None:
+    """Run the model once in a session, inside ``counting``, while ``meter`` is told when stages start and end."""
+    with (
+        measuring_session(model, args, kwargs, options) as session,
+        metered(model, topology, options.trace, meter),
+        counting or nullcontext(),
+    ):
+        model(*session.args, **session.kwargs)
 
 
 def result(name: str, unit: str, by_stage: Mapping[int, float], *, caption: str = "", detail: str = "") -> Measurements:

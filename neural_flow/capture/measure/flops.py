@@ -15,9 +15,8 @@ from neural_flow.capture.measure._base import (
     MEASUREMENTS,
     MeasureOptions,
     Meter,
-    measuring_session,
-    metered,
     result,
+    run_metered,
 )
 from neural_flow.records import Measurements, Stage, Topology
 
@@ -33,12 +32,7 @@ def measure_flops(
     """Return FLOPs by stage: a multiplication and an addition are two. Elementwise work counts nothing."""
     counter = FlopCounterMode(display=False, custom_mapping=missing_formulas())
     meter = _FlopMeter(counter)
-    with (
-        measuring_session(model, args, kwargs, options) as session,
-        metered(model, topology, options.trace, meter),
-        counter,
-    ):
-        model(*session.args, **session.kwargs)
+    run_metered(model, args, kwargs, topology, options, meter, counter)
     return result("flops", "FLOP", meter.by_stage, caption="FLOPs")
 
 

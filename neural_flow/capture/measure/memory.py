@@ -15,9 +15,8 @@ from neural_flow.capture.measure._base import (
     MEASUREMENTS,
     MeasureOptions,
     Meter,
-    measuring_session,
-    metered,
     result,
+    run_metered,
 )
 from neural_flow.nested import tensor_leaves
 from neural_flow.records import Measurements, Stage, Topology
@@ -37,12 +36,7 @@ def measure_memory(
     """
     live = _LiveTensors()
     meter = _MemoryMeter(live)
-    with (
-        measuring_session(model, args, kwargs, options) as session,
-        metered(model, topology, options.trace, meter),
-        live,
-    ):
-        model(*session.args, **session.kwargs)
+    run_metered(model, args, kwargs, topology, options, meter, live)
     return result("memory", "B", meter.by_stage, caption="peak memory")
 
 

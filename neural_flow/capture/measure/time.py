@@ -14,9 +14,8 @@ from neural_flow.capture.measure._base import (
     MEASUREMENTS,
     MeasureOptions,
     Meter,
-    measuring_session,
-    metered,
     result,
+    run_metered,
 )
 from neural_flow.records import Measurements, Stage, Topology
 
@@ -35,11 +34,7 @@ def measure_time(
     best: dict[int, float] = {}
     for run in range(NUM_RUNS + 1):
         meter = _TimeMeter(_accelerators(model))
-        with (
-            measuring_session(model, args, kwargs, options) as session,
-            metered(model, topology, options.trace, meter),
-        ):
-            model(*session.args, **session.kwargs)
+        run_metered(model, args, kwargs, topology, options, meter)
         if run:
             best = {key: min(value, best.get(key, value)) for key, value in meter.by_stage.items()}
     return result("time", "s", best, caption="time of forward")

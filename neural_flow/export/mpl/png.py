@@ -13,6 +13,7 @@ from neural_flow.export.mpl._import import load_drawing
 
 SMALL_FIGURE = 10 * 72.0
 """Points; figures up to this side get 300 dpi."""
+FINER_DPI = (2400, 1200, 600)
 GOOD_DPI = 300
 COARSER_DPI = (200, 150, 100)
 COMFORT_PIXELS = 40e6
@@ -50,7 +51,7 @@ def dpi_for(scene: Scene, asked: int | None, max_side: int) -> int:
     if asked is not None:
         if _fits(scene, asked, MAX_PIXELS, max_side):
             return asked
-        lower = [dpi for dpi in (GOOD_DPI, *COARSER_DPI) if dpi < asked and _fits(scene, dpi, MAX_PIXELS, max_side)]
+        lower = [dpi for dpi in (*FINER_DPI, GOOD_DPI, *COARSER_DPI) if dpi < asked and _fits(scene, dpi, MAX_PIXELS, max_side)]
         if lower:
             warnings.warn(
                 f"{asked} dpi would make a picture of {_size(scene, asked)} pixels; {lower[0]} dpi is used instead",

@@ -141,6 +141,8 @@ def test_an_asked_resolution_that_does_not_fit_is_lowered_with_a_warning():
     big = page(width=8000, height=6000)
     with pytest.warns(NeuralFlowWarning, match="600 dpi would make a picture of 66667 x 50000 pixels; 150 dpi"):
         assert dpi_for(big, 600, SIDE) == 150
+    with pytest.warns(NeuralFlowWarning, match="1200 dpi is used instead"):
+        assert dpi_for(page(width=700, height=500), 5000, SIDE) == 1200
     assert dpi_for(page(), 600, SIDE) == 600
     assert dpi_for(page(), 50, SIDE) == 50
 
