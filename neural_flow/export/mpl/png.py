@@ -51,7 +51,8 @@ def dpi_for(scene: Scene, asked: int | None, max_side: int) -> int:
     if asked is not None:
         if _fits(scene, asked, MAX_PIXELS, max_side):
             return asked
-        lower = [dpi for dpi in (*FINER_DPI, GOOD_DPI, *COARSER_DPI) if dpi < asked and _fits(scene, dpi, MAX_PIXELS, max_side)]
+        usual = (dpi for dpi in (*FINER_DPI, GOOD_DPI, *COARSER_DPI) if dpi < asked)
+        lower = [dpi for dpi in usual if _fits(scene, dpi, MAX_PIXELS, max_side)]
         if lower:
             warnings.warn(
                 f"{asked} dpi would make a picture of {_size(scene, asked)} pixels; {lower[0]} dpi is used instead",
