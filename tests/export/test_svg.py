@@ -130,6 +130,20 @@ def test_tiles_without_palette_keep_their_colors(has_alpha):
     np.testing.assert_array_equal(np.asarray(tile.convert("RGBA"))[:: tile.height // 5, :: tile.width // 4], pixels)
 
 
+@pytest.mark.parametrize("has_text_as_paths", [False, True])
+def test_nothing_outside_the_file_is_asked_for(scene, has_text_as_paths):
+    text = svg_text(scene, ExportOptions(has_text_as_paths=has_text_as_paths))
+    assert set(re.findall(r"https?://[^\"' <]+", text)) == {"http://www.w3.org/2000/svg"}
+    assert "url(" not in text
+    assert "@import" not in text
+    root = ElementTree.fromstring(text)
+    tags = {element.tag.split("}")[1] for element in root.iter()}
+    assert not tags & {"script", "style", "use", "foreignObject", "iframe"}
+    links = [value for element in root.iter() for name, value in element.attrib.items() if name.endswith("href")]
+    assert links
+    assert all(link.startswith("data:image/png;base64,") for link in links)
+
+
 def test_a_transparent_page_has_no_ground(scene):
     assert "#FFFFFF" not in svg_text(replace(scene, background=None), OPTIONS)
     assert '<rect width="120" height="80" fill="#FFFFFF"/>' in svg_text(scene, OPTIONS)
