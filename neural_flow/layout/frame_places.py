@@ -13,6 +13,8 @@ BRACKET_SPACE = 5.0
 BRACKET_STEP = 4.0
 BRACKET_STEPS = 12
 FOREIGN_MARGIN = 0.5
+CARD_MARGIN = 1.5
+"""White between a frame and a card that is not its own."""
 CONTINUED_WIDTH = 40.0
 """Of the words with which a title says that its frame began in another row."""
 
@@ -65,7 +67,7 @@ def _is_clear(
     tree: FrameTree, frame: int, box: Box, obstacles: Sequence[tuple[int, Box]], taken: dict[int, Box]
 ) -> bool:
     members = tree.members[frame]
-    if any(node not in members and _meet(box, other, FOREIGN_MARGIN) for node, other in obstacles):
+    if any(node not in members and _meet(box, other, CARD_MARGIN) for node, other in obstacles):
         return False
     return not any(
         _meet(box, other, FOREIGN_MARGIN)
@@ -139,7 +141,7 @@ def _side_by_side(
     members = tree.members[frame]
     around: dict[int, Box] = {}
     for node, other in obstacles:
-        if node not in rings and (node in members or _meet(box, other, 0.0)):
+        if node not in rings and _meet(box, other, 0.0):
             around[node] = _joint(around[node], other) if node in around else other
     foreign = [other for node, other in around.items() if node not in members]
     own = [around[node] for node in sorted(members & around.keys(), key=lambda node: (around[node].x, node))]

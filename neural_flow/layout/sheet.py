@@ -229,13 +229,9 @@ def pack(sheets: list[Sheet], *, max_width: float) -> Sheet:
         moved = shifted(sheet, x - box.x, y - box.y)
         packed.placements.extend(moved.placements)
         packed.routes.extend(moved.routes)
+        # Brackets over several parts say their name once; a box in another part is another call, not the rest of one.
         titled = {frame.frame_id for frame in packed.frames}
-        # A frame over several parts has its title once.
-        packed.frames.extend(
-            replace(frame, is_continued=True) if frame.frame_id in titled else frame
-            for frame in moved.frames
-            if not (frame.is_bracket and frame.frame_id in titled)
-        )
+        packed.frames.extend(frame for frame in moved.frames if not (frame.is_bracket and frame.frame_id in titled))
         x += box.width + PART_GAP
         tallest = max(tallest, box.height)
     return packed

@@ -116,3 +116,17 @@ def test_a_bracket_without_a_free_place_is_not_drawn():
     tree = build_tree(diagram.frames, {0: 0, 1: 1, 2: 2}, sizes)
     wall = Box(x=-500, y=-500, width=1000, height=1000)
     assert place_frames(tree, {0: Box(x=0, y=0, width=50, height=50)}, [(1, wall)]) == []
+
+
+def test_a_frame_over_two_parts_has_its_title_in_both():
+    """What is called twice on inputs of their own is drawn twice; the second call is no rest of the first."""
+    build = diagrams.Builder()
+    for _ in range(6):
+        build.card()
+    for node in (0, 1, 3, 4):
+        build.arrow(node, node + 1)
+    build.frame("group", "twice", [1, 2, 4, 5])
+    diagram, sizes = build.done()
+    layout = lay_out(diagram, sizes, LayoutOptions())
+    assert [frame.is_continued for frame in layout.frames] == [False, False]
+    assert oracle.faults(layout, diagram, sizes) == []
