@@ -52,20 +52,15 @@ def first_index(element: Element) -> int:
 def commonest(net: Net, members: list[list[Element]]) -> int:
     """Return the index of the member to show: of the commonest size (tie: fewest children), then wiring, the first.
 
-    A first member may start from zeros or from a learned value: it lacks what the others read, and the sum that they
-    add to.
+    A first member may start from zeros: it lacks what the others read.
     """
     sizes = [_measure(net, member) for member in members]
     counts = Counter((params, calls) for params, calls, _ in sizes)
     params, calls, _ = min(sizes, key=lambda size: (-counts[size[:2]], size[2]))
     alike = [k for k, size in enumerate(sizes) if size[:2] == (params, calls)]
-    num_reads = {k: sum(_num_reads(net, item) for e in members[k] for item in items_of(e)) for k in alike}
+    num_reads = {k: sum(net.num_reads(i.first_op, i.end_op) for e in members[k] for i in items_of(e)) for k in alike}
     wirings = Counter(num_reads.values())
     return min(alike, key=lambda k: (-wirings[num_reads[k]], -num_reads[k], k))
-
-
-def _num_reads(net: Net, item: Item) -> int:
-    return net.num_reads(item.first_op, item.end_op) + bool(item.rings)
 
 
 def _measure(net: Net, member: list[Element]) -> tuple[int, int, int]:
