@@ -48,6 +48,7 @@ def _fold_once(sketch: Sketch, fold: Fold, members: Members) -> list[Key]:
     drawn = members.representative
     kept = members.keys[drawn]
     handed_on: dict[tuple[Key, Key], Flow] = {}  # (exit, entry) by what members read of earlier ones
+    latest: dict[Key, dict[Key, int]] = {}  # by entry and exit, the last member that reads so
     from_odd: dict[Key, Flow] = {}  # entries that read what the representative does not have
     entering: list[tuple[Key, Key | None, Flow, int]] = []
     leaving: list[tuple[Key | None, Key, Flow]] = []
@@ -62,6 +63,7 @@ def _fold_once(sketch: Sketch, fold: Fold, members: Members) -> list[Key]:
                     ends = members.shown_by.get(source), members.shown_by.get(key)
                     if ends[0] is not None and ends[1] is not None:
                         handed_on.setdefault((ends[0], ends[1]), flow)
+                        latest.setdefault(ends[1], {})[ends[0]] = number
                     elif ends[1] is not None:
                         from_odd.setdefault(ends[1], flow)
             if number != drawn:
@@ -73,9 +75,10 @@ def _fold_once(sketch: Sketch, fold: Fold, members: Members) -> list[Key]:
     exit_key = _exit(sketch, handed_on, kept)
     for entry, flow in from_odd.items():
         handed_on.setdefault((exit_key, entry), flow)
+        latest.setdefault(entry, {}).setdefault(exit_key, 0)
     several = [target for _, target, _ in leaving if target[0] == "join" and len(sketch.into[target]) > 1]
     _drop_members(sketch, members, drawn)
-    _add_entering(sketch, entering, handed_on, kept)
+    _add_entering(sketch, entering, _readers(latest), kept)
     for shown, target, flow in leaving:
         source = shown if shown is not None else exit_key
         sketch.link(source, target, replace(flow, source=source))
@@ -109,16 +112,27 @@ def _exit(sketch: Sketch, handed_on: dict[tuple[Key, Key], Flow], kept: Sequence
     return max(exits or [key for key in kept if key[0] == "stage"], key=lambda key: sketch.items[key].time)
 
 
+def _readers(latest: dict[Key, dict[Key, int]]) -> dict[Key, list[Key]]:
+    """Return the items that read each exit in the next member, as the last members do.
+
+    Early members may read otherwise: a sum over all results starts with the first one itself.
+    """
+    readers: dict[Key, list[Key]] = {}
+    for entry, exits in latest.items():
+        last = max(exits.values())
+        for exit_key, number in exits.items():
+            if number == last:
+                readers.setdefault(exit_key, []).append(entry)
+    return readers
+
+
 def _add_entering(
     sketch: Sketch,
     entering: Sequence[tuple[Key, Key | None, Flow, int]],
-    handed_on: dict[tuple[Key, Key], Flow],
+    readers: dict[Key, list[Key]],
     kept: Sequence[Key],
 ) -> None:
     """Lead what members read from outside to the representative."""
-    readers: dict[Key, list[Key]] = {}  # by exit, the items that read it in the next member
-    for exit_key, entry in handed_on:
-        readers.setdefault(exit_key, []).append(entry)
     feeding: dict[Key, dict[Key, Flow]] = {exit_key: {} for exit_key in readers}
     for source, target, flow, number in entering:
         if target is not None:

@@ -233,3 +233,26 @@ def test_a_fold_whose_stages_are_not_drawn_is_left_out(Net, check):
     diagram = build_diagram(topology)
     check(diagram, topology.stages)
     assert [node.label for node in diagram.nodes] == ["x", "fold 0", "y"]
+
+
+def test_a_sum_over_all_results_does_not_start_with_the_input(Net, arrows, check):
+    """Its second turn reads what the first member handed on, as the second member does; its third turn does not."""
+    names, lines = "in:x l.0.a l.0.b", "x>l.0.a l.0.a>l.0.b"
+    total = "l.0.b"
+    for k in range(1, 4):
+        names += f" l.{k}.a l.{k}.b +s{k}"
+        lines += f" l.{k - 1}.b>l.{k}.a l.{k}.a>l.{k}.b {total}>s{k} l.{k}.b>s{k}"
+        total = f"s{k}"
+    net = Net(f"{names} head out:y", f"{lines} s3>head head>y")
+    for representative in (1, 3):
+        topology = net.topology(net.fold(*(f"l.{k}.a l.{k}.b" for k in range(4)), representative=representative))
+        diagram = build_diagram(topology)
+        check(diagram, topology.stages)
+        k = representative
+        assert arrows(diagram, "kind") == {
+            ("x>" + f"l.{k}.a", "primary"),
+            (f"l.{k}.a>l.{k}.b", "primary"),
+            (f"l.{k}.b>add0", "primary"),
+            ("add0>head", "primary"),
+            ("head>y", "primary"),
+        }
