@@ -172,10 +172,15 @@ def _row_json(row: SummaryRow) -> dict[str, Any]:
 
 def _print_memory(table: MemoryTable) -> None:
     rows = table.rows
+    labels = {stage.stage_id: stage.label for stage in table.topology.stages if stage.kind == "op"}
+    names = [labels.get(row.stage_id, row.name) if row.stage_id is not None else row.name for row in rows]
     columns = [
         Column(
             head="stage",
-            cells=tuple(f"{row.name} ({row.class_name})" if row.class_name else row.name for row in rows),
+            cells=tuple(
+                f"{name} ({row.class_name})" if row.class_name and row.stage_id not in labels else name
+                for name, row in zip(names, rows, strict=True)
+            ),
             is_number=False,
         ),
         Column(head="saved", cells=tuple(bytes_text(row.saved_nbytes or None) for row in rows)),

@@ -100,7 +100,7 @@ def record_step(
         disposal.held += (output, loss)
         del output, loss
         _read_graph(disposal, record, found)
-    found.rows = record.rows
+    found.rows = found.rows or record.rows
     return found
 
 
@@ -125,7 +125,7 @@ def _read_graph(disposal: Disposal, record: SavedTensorRecord, found: RecordedSt
     if num_nodes is None:
         found.unread = f"the graph has more than {MAX_NODES:,} nodes"
         return
-    found.step = _step_of(disposal, record, found.given)
+    _read_nodes(disposal, record, found)
 
 
 def _num_nodes(disposal: Disposal, limit: int) -> int | None:
@@ -136,19 +136,19 @@ def _num_nodes(disposal: Disposal, limit: int) -> int | None:
         return None
 
 
-def _step_of(disposal: Disposal, record: SavedTensorRecord, given: frozenset[int]) -> Step:
+def _read_nodes(disposal: Disposal, record: SavedTensorRecord, found: RecordedStep) -> None:
     output, loss = disposal.held
     nodes = walk_nodes(loss, max_nodes=MAX_NODES)
     record.join_nodes(loss, max_nodes=MAX_NODES)
     held = record.storages_in((output, loss))
     ends = [_sequence_of(leaf.grad_fn) for _, leaf in tensor_leaves(output) if leaf.grad_fn is not None]
-    rows = record.rows
-    owned = {row.storage for row in rows if row.kind in ("parameter", "buffer")} | given
+    found.rows = rows = record.rows
+    owned = {row.storage for row in rows if row.kind in ("parameter", "buffer")} | found.given
     indices = {node: index for index, node in enumerate(nodes)}
     graph = tuple(_read_node(node, indices, rows, owned) for node in nodes)
     storages = {row.storage: row.storage_nbytes for row in rows if row.storage is not None and row.storage not in owned}
     saved = {number for node in graph for number in node.saved}
-    return Step(
+    found.step = Step(
         nodes=graph,
         storages=storages,
         held=frozenset(number for number in held if number in saved and number not in owned),

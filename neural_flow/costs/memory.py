@@ -20,6 +20,8 @@ from neural_flow.saved_tensors.recording import OUTSIDE
 from neural_flow.saved_tensors.rows import SavedTensorRow, unique_nbytes
 
 _OWNED = ("parameter", "buffer")
+MAX_REPLAYED = 1_500_000
+"""How many nodes are replayed for the peaks of all checkpoints together: about a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,11 @@ def memory_table(
     asked = MeasureOptions(trace=found, train=train, seed=options.get("seed"), loss=loss)
     step = record_step(model, *call, topology, asked)
     rows = _rows(step.rows, topology)
+    num_stages = sum(stage.kind == "module" for stage in topology.stages)
+    has_peaks = step.step is not None and len(step.step.nodes) * num_stages <= MAX_REPLAYED
+    notes = [f"no peak is predicted: {step.unread}"] if step.unread else []
+    if step.step is not None and not has_peaks:
+        notes.append(f"no peak is predicted for checkpoints: the graph has {len(step.step.nodes):,} nodes")
     return MemoryTable(
         model=topology.model.name,
         is_training=train,
@@ -151,9 +158,9 @@ def memory_table(
         ),
         predicted_peak_nbytes=None if step.step is None else peak_nbytes(step.step),
         measured_peak_nbytes=measured_peak(model, *call, asked) if is_measured else None,
-        what_if=(*_checkpoints(step, topology), _offload(step, threshold)),
+        what_if=(*_checkpoints(step, topology, has_peaks=has_peaks), _offload(step, threshold)),
         topology=topology,
-        notes=(f"no peak is predicted: {step.unread}",) if step.unread else (),
+        notes=tuple(notes),
     )
 
 
@@ -192,20 +199,20 @@ def _rows(saved: tuple[SavedTensorRow, ...], topology: Topology) -> tuple[Memory
     )
 
 
-def _checkpoints(recorded: RecordedStep, topology: Topology) -> tuple[WhatIf, ...]:
+def _checkpoints(recorded: RecordedStep, topology: Topology, *, has_peaks: bool) -> tuple[WhatIf, ...]:
     """Return one row for each stage that a checkpoint would help, and one for all of these together."""
     total = unique_nbytes(row for row in recorded.rows if row.kind not in _OWNED)
     stages = [stage for stage in topology.stages if stage.kind == "module" and stage.stage_id in recorded.stage_inputs]
-    found = [(stage, _checkpoint(recorded, (stage.stage_id,), stage.name, total)) for stage in stages]
+    found = [(stage, _checkpoint(recorded, (stage.stage_id,), stage.name, total, has_peaks)) for stage in stages]
     helped = [(stage, row) for stage, row in found if row.saved_nbytes < total]
     rows = sorted((row for _, row in helped), key=lambda row: row.saved_nbytes)
     if len(helped) > 1:
         ids = tuple(stage.stage_id for stage, _ in helped)
-        rows.insert(0, _checkpoint(recorded, ids, "every block", total))
+        rows.insert(0, _checkpoint(recorded, ids, "every block", total, has_peaks))
     return tuple(rows)
 
 
-def _checkpoint(recorded: RecordedStep, stage_ids: tuple[int, ...], name: str, total: int) -> WhatIf:
+def _checkpoint(recorded: RecordedStep, stage_ids: tuple[int, ...], name: str, total: int, has_peak: bool) -> WhatIf:
     """Return what is saved if these stages keep only their inputs and run again in backward."""
     users: dict[int, set[str]] = {}
     sizes: dict[int, int] = {}
@@ -224,7 +231,7 @@ def _checkpoint(recorded: RecordedStep, stage_ids: tuple[int, ...], name: str, t
     kept = {number: nbytes for number, nbytes in inputs.items() if number not in saved_already}
     extra = {number: nbytes for number, nbytes in kept.items() if number not in owned and number not in held}
     peak: int | None = None
-    if recorded.step is not None:
+    if recorded.step is not None and has_peak:
         recomputed: dict[int, set[int]] = {}
         for number in dropped:
             recomputed.setdefault(max(int(path) for path in users[number]), set()).add(number)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import threading
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from neural_flow.costs import memory_table
+from neural_flow.costs import _step, memory, memory_table
 from neural_flow.saved_tensors import offload_saved_tensors, record_saved_tensors
 from neural_flow.torch_private import AllocationLog
 
@@ -163,20 +164,56 @@ def test_frozen_model_is_refused_in_words():
         memory_table(nn.Linear(4, 4).requires_grad_(False), torch.randn(2, 4))
 
 
-@pytest.mark.slow
-def test_deep_graph_has_no_prediction_but_all_the_rest():
-    class Deep(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(4, 4)
+class Deep(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.depth = depth
+        self.layer = nn.Linear(4, 4)
 
-        def forward(self, x):
-            x = self.layer(x)
-            for _ in range(10_100):
-                x = x.sin() + 1
-            return x
+    def forward(self, x):
+        x = self.layer(x)
+        for _ in range(self.depth):
+            x = x.sin() + 1
+        return x
 
-    table = memory_table(Deep(), torch.randn(2, 4), detail="layer")
+
+@pytest.mark.parametrize("depth", [40, pytest.param(10_100, marks=pytest.mark.slow)])
+def test_deep_graph_is_replayed_and_freed(depth, monkeypatch):
+    monkeypatch.setattr(_step, "SHALLOW", min(20_000, depth))
+    table = memory_table(nn.Sequential(Deep(depth)), torch.randn(2, 4), select=("0",))
+    assert table.predicted_peak_nbytes == pytest.approx(table.measured_peak_nbytes, rel=0.1)
+    assert table.predicted_peak_nbytes > table.total_nbytes > depth * 32
+    assert table.notes == ()
+    assert threading.active_count() == 1
+
+
+def test_graph_beyond_all_limits_has_no_prediction_but_all_the_rest(monkeypatch):
+    monkeypatch.setattr(_step, "SHALLOW", 20)
+    monkeypatch.setattr(_step, "MAX_NODES", 50)
+    table = memory_table(nn.Sequential(Deep(40)), torch.randn(2, 4), select=("0",))
     assert table.predicted_peak_nbytes is None
-    assert table.measured_peak_nbytes > table.total_nbytes > 10_000 * 32
+    assert table.measured_peak_nbytes > table.total_nbytes > 40 * 32
     assert all(row.peak_nbytes is None for row in table.what_if)
+    assert table.notes == ("no peak is predicted: the graph has more than 50 nodes",)
+
+
+def test_system_without_room_for_a_stack_is_said(monkeypatch):
+    monkeypatch.setattr(_step, "SHALLOW", 20)
+    monkeypatch.setattr(threading, "stack_size", _refused)
+    table = memory_table(nn.Sequential(Deep(40)), torch.randn(2, 4), select=("0",))
+    assert table.predicted_peak_nbytes is None
+    assert "gives no stack" in table.notes[0]
+
+
+def _refused(size=0):
+    if size:
+        raise ValueError("too much")
+    return 0
+
+
+def test_peaks_of_checkpoints_are_left_out_where_they_would_take_minutes(monkeypatch):
+    monkeypatch.setattr(memory, "MAX_REPLAYED", 10)
+    table = memory_table(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh()), torch.randn(2, 4))
+    assert table.predicted_peak_nbytes is not None
+    assert {row.peak_nbytes for row in table.what_if if row.action == "checkpoint"} <= {None}
+    assert table.notes[0].startswith("no peak is predicted for checkpoints: the graph has")
