@@ -22,7 +22,7 @@ from neural_flow.scene.measure import measure_diagram
 from neural_flow.scene.options import SceneOptions
 from neural_flow.theme import Theme, get_theme
 
-SMALLER = (0.9, 0.8, 0.7, 0.65, 0.6, 0.55)
+SMALLER = (0.9, 0.8, 0.7, 0.65, 0.6, 0.55, 0.5)
 LARGER = (1.5, 1.35, 1.2)
 FIXED_SMALLER = (0.85, 0.7, 0.55, 0.45)
 FIXED_LARGER = (1.1, 1.25, 1.5, 1.75, 2.0)

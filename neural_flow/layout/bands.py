@@ -88,7 +88,9 @@ def _lay_gap(
     is_inner = 0 < layer < grid.num_layers
     between, first = _between(channel, needs, layer, is_inner=is_inner)
     after = _after_opening(channel, needs)
-    least = max(0.0 if any(channel.num_tracks) else needs.layer_gap, overhang + OVERHANG_GAP)
+    # Borders that open here lie behind the labels that reach into the gap, or they would enclose them.
+    reach = overhang + OVERHANG_GAP + (after if channel.opening and overhang else 0.0)
+    least = max(0.0 if any(channel.num_tracks) else needs.layer_gap, reach)
     spare = max(0.0, start + least - (at + between + after)) if is_inner else 0.0
     before, behind = needs.label_room[layer]
     tracks[Zone.BETWEEN] = at + first + (spare / 2 if not is_crossed and not before and not behind else 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neural_flow.drawing import Diagram, Direction, Layout, LayoutOptions, Sizes
+from neural_flow.drawing import Box, Diagram, Direction, Layout, LayoutOptions, Sizes
 from neural_flow.layout._base import LAYOUT_STYLES
 from neural_flow.layout.graph import split_diagram
 from neural_flow.layout.layered import lay_out_part, make_draft, make_sheet
@@ -13,6 +13,8 @@ from neural_flow.layout.wrap import HEADER_ROOM, Wrapping, page_cost, wrap, wrap
 MAX_ASPECT = 3.0
 MAX_SHORT_WIDTH = 600.0
 """A row that is no wider may be a ribbon, if more than one line would cross the break."""
+MAX_U_PAGES = 2.0
+"""A U that is so much larger than the page gives way to rows, if these are smaller."""
 COLUMN_COST = 0.3
 GOOD_COST = 0.6
 MAX_BOTH_NODES = 100
@@ -43,7 +45,7 @@ def lay_out(diagram: Diagram, sizes: Sizes, options: LayoutOptions, style: str =
 def _choose_sheet(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> Sheet:
     """Return the best sheet of a connected diagram."""
     sheet = make_u_sheet(diagram, sizes, options) if options.direction != "tb" else None
-    if sheet is not None and not (options.is_width_fixed and extent(sheet).width > options.max_width):
+    if sheet is not None and _page_share(extent(sheet), options) <= (1.0 if options.is_width_fixed else MAX_U_PAGES):
         return sheet
     directions: list[Direction] = ["lr", "tb"] if options.direction == "auto" else [options.direction]
     if len(diagram.nodes) > MAX_BOTH_NODES:
@@ -65,9 +67,15 @@ def _choose_sheet(diagram: Diagram, sizes: Sizes, options: LayoutOptions) -> She
                 best = ((cost + bias, num_rows), wrapping)
     if best is None:
         return lay_out_part(diagram, sizes, directions[0])
-    if sheet is not None and best[1].width > max(options.max_width, extent(sheet).width):
+    if sheet is not None and _page_share(best[1], options) > max(1.0, _page_share(extent(sheet), options)):
         return sheet
     return make_sheet(best[1].draft, "wrapped" if best[1].num_rows > 1 else "layered")
+
+
+def _page_share(found: Box | Wrapping, options: LayoutOptions) -> float:
+    """Return how many times something is larger than the page; where only the width is given, how much wider."""
+    share = found.width / options.max_width
+    return share if options.is_width_fixed else max(share, found.height / options.max_height)
 
 
 def _is_fine_row(row: Wrapping, best: Wrapping, options: LayoutOptions) -> bool:

@@ -130,7 +130,8 @@ def place_u(graph: FlowGraph, shape: UShape, sizes: Sizes, spacing: USpacing) ->
 def choose_label_sides(places: UPlaces) -> None:
     """Put labels above, but below where an arrow leaves the top, and below the pictures at both ends."""
     shape = places.shape
-    if not places.graph.incoming[shape.left[0][0]]:
+    # A picture from which the way down leaves at once has its arrow below.
+    if not places.graph.incoming[shape.left[0][0]] and len(shape.left[0]) > 1:
         places.is_label_above[shape.left[0][0]] = False
     for level, run in enumerate(shape.right):
         for node in run:
@@ -182,7 +183,8 @@ def _place_columns(places: UPlaces) -> None:
                     places.x[node] += least - start
                 start = least
         else:
-            start = max(places.right(last) + ELBOW_REACH - places.sizes[first].front_width / 2, least)
+            rise = max(places.right(last) + ELBOW_REACH, _label_end(places, last) + LABEL_SPACE)
+            start = max(rise - places.sizes[first].front_width / 2, least)
         place_run(places, run, start)
         _widen_for_rising_text(places, run)
         end = start
@@ -191,6 +193,11 @@ def _place_columns(places: UPlaces) -> None:
             places.x[node] = end
         below += [*run, *bridge.stops]
         lower = run
+
+
+def _label_end(places: UPlaces, node: int) -> float:
+    """Return where a label above a node ends, past which lines may rise."""
+    return places.x[node] + (places.sizes[node].label_width if places.is_label_above[node] else 0.0)
 
 
 def _widen_for_rising_text(places: UPlaces, run: list[int]) -> None:

@@ -29,7 +29,7 @@ _OUTLINE_FRACTION = 0.62
 _MIN_SIDE = 20.0
 """No picture's longer side is made smaller than this."""
 _STRIP_HEIGHT = 14.0
-"""What is not higher is a strip: made smaller, it keeps its height, which says nothing."""
+"""What is not higher is a strip: its height says nothing. Made smaller it keeps it, made larger it gains more of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _scaled(width: float, height: float, look: Look) -> tuple[float, float]:
     """Return the size of a front as the scale of the page makes it."""
     scale = look.options.picture_scale
     if scale >= 1.0:
-        return width * scale, height * scale
+        return width * scale, height * scale * (scale if height <= _STRIP_HEIGHT else 1.0)
     scale = max(scale, min(1.0, _MIN_SIDE / max(width, height)))
     return width * scale, height * scale if height > _STRIP_HEIGHT else height
 
