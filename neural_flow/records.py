@@ -329,7 +329,10 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageGroup:
-    """A container module that is no stage itself, with the stages in it."""
+    """A container module that is no stage itself, with the stages in it.
+
+    ``label`` is the title of its frame, empty where nobody would name it: it has no frame then.
+    """
 
     module: str
     label: str

@@ -21,7 +21,7 @@ def find_frames(sketch: Sketch, places: Mapping[Key, int], groups: Sequence[Stag
         cards = _cards_under(sketch, group.module)
         keys = cards | _rings_in(sketch, group.module, cards)
         # after folding, what was a container of many cards may be a single one
-        if len(cards) > 1 and all(_is_apart(keys, other) for other, _ in drafts):
+        if group.label and len(cards) > 1 and all(_is_apart(keys, other) for other, _ in drafts):
             drafts.append((keys, Frame(frame_id=0, kind="group", title=group.label)))
     drafts.sort(key=lambda draft: (-len(draft[0]), min(places[key] for key in draft[0]), draft[1].kind))
     return tuple(

@@ -17,10 +17,11 @@ WRAPPER_SHARE = 0.75
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Group:
-    """A module path and all cards under it."""
+    """A module path and all cards under it; ``is_named`` tells whether people would write its name on a box."""
 
     path: str
     cards: tuple[CardNode, ...]
+    is_named: bool = True
 
     @property
     def num_parts(self) -> int:
@@ -39,7 +40,7 @@ def find_groups(net: Net, nodes: list[Node], outer: Sequence[int]) -> list[Group
     drawn = [_holder(net, card) for card in drawn_cards(nodes)]
     num_under = Counter(prefix for parts in drawn for prefix in prefixes(parts))
     nameless = _nameless(net, num_under)
-    wanted = {_outermost(parts, num_under, len(drawn), nameless) for parts in drawn}
+    wanted = {prefix for parts in drawn for prefix in _outermost(parts, num_under, len(drawn), nameless)}
     wanted |= {net.calls[call_id].path for call_id in outer}
     wanted.discard("")
     inside: dict[str, list[CardNode]] = {}
@@ -50,7 +51,7 @@ def find_groups(net: Net, nodes: list[Node], outer: Sequence[int]) -> list[Group
     boxes = _fold_boxes(nodes)
     order = {prefix: k for k, prefix in enumerate(inside)}
     return [
-        Group(prefix, tuple(inside[prefix]))
+        Group(prefix, tuple(inside[prefix]), prefix not in nameless)
         for prefix in sorted(inside, key=lambda p: (inside[p][0].order, p.count("."), order[p]))
         # a fold that holds the same cards has a box already, and so has a member of it
         if frozenset(map(id, inside[prefix])) not in boxes
@@ -75,14 +76,21 @@ def _holder(net: Net, card: CardNode) -> list[str]:
     return path[:-1] if card.call_id >= 0 else path
 
 
-def _outermost(parts: list[str], num_under: Counter[str], num_drawn: int, nameless: Set[str]) -> str:
-    """Return the outermost path prefix that people would name and that holds two or more cards, but not nearly all."""
+def _outermost(parts: list[str], num_under: Counter[str], num_drawn: int, nameless: Set[str]) -> list[str]:
+    """Return the outermost path prefix that holds two or more cards, but not nearly all.
+
+    Where nobody would name it, the outermost one inside it that has a name follows.
+    """
+    found: list[str] = []
     for prefix in prefixes(parts):
         if not prefix or num_under[prefix] < 2:
-            return ""
-        if num_under[prefix] <= WRAPPER_SHARE * num_drawn and prefix not in nameless:
-            return prefix
-    return ""
+            break
+        if num_under[prefix] > WRAPPER_SHARE * num_drawn:
+            continue
+        if prefix not in nameless:
+            return [*found, prefix]
+        found = found or [prefix]
+    return found
 
 
 def _nameless(net: Net, paths: Iterable[str]) -> set[str]:

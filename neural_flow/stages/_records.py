@@ -29,13 +29,19 @@ class RecordMaker:
         self._numel = [param.numel for param in self._trace.params]
         self._probes: dict[int, int] = {}
         groups = find_groups(net, nodes, outer)
-        self._namer = Namer(net, nodes, groups)
+        self._namer = Namer(net, nodes, [group for group in groups if group.is_named])
         self.stages = self._make_stages()
         self.folds = tuple(self._make_folds(nodes, None, []))
-        names = make_labels([Named(group.path, self._spoken_class(group.path)) for group in groups])
+        named = [group for group in groups if group.is_named]
+        names = make_labels([Named(group.path, self._spoken_class(group.path)) for group in named])
+        labels = {group.path: name for group, name in zip(named, names, strict=True)}
         self.groups = tuple(
-            StageGroup(module=group.path, label=name, stage_ids=tuple(card.stage_id for card in group.cards))
-            for group, name in zip(groups, names, strict=True)
+            StageGroup(
+                module=group.path,
+                label=labels.get(group.path, ""),
+                stage_ids=tuple(card.stage_id for card in group.cards),
+            )
+            for group in groups
         )
         self.marks = tuple(
             EdgeMark(call_id=call, path=self._trace.calls[call].path, text=text)

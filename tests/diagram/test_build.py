@@ -150,6 +150,8 @@ def test_frames_are_the_groups_of_the_topology(Net, check):
 def test_a_container_that_is_no_group_has_no_frame(Net):
     net = Net("in:x e.0 e.1 f out:y", "x>e.0 e.0>e.1 e.1>f f>y")
     assert build_diagram(net.topology()).frames == ()
+    nameless = StageGroup(module="e", label="", stage_ids=(1, 2))
+    assert build_diagram(net.topology(groups=(nameless,))).frames == ()
 
 
 def test_a_frame_holds_the_rings_between_its_cards(Net, check):
