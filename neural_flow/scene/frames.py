@@ -12,6 +12,7 @@ from neural_flow.theme import Theme
 
 _FRAME_LAYER = 0.5
 _INSET = 6.0
+_STEP = 6.0
 _CLEAR = 2.0
 """White on either side of a title."""
 _TITLE_BASELINE = 8.8
@@ -129,10 +130,12 @@ def _continued(title: str) -> tuple[str, str]:
 
 
 def _title_x(box: Box, width: float, top: float, obstacles: Sequence[Box]) -> tuple[float, float]:
-    """Return where a title starts (left, right or centred, the first that covers least), and how much it covers."""
+    """Return where a title starts (left, right, centred or between: where it covers least), and how much it covers."""
     left, right = box.x + _INSET, box.x + box.width - _INSET - width
-    places = (left, right, (left + right) / 2)
+    between = (left + step * _STEP for step in range(1, max(0, int((right - left) / _STEP)) + 1))
+    places = (left, right, (left + right) / 2, *between)
     strips = [Box(x=x - _CLEAR, y=top, width=width + 2 * _CLEAR, height=7.0) for x in places]
-    covered = [round(covered_area(strip, obstacles), 3) for strip in strips]
+    near = [other for other in obstacles if other.y < top + 7.0 and top < other.y + max(other.height, 1.0)]
+    covered = [round(covered_area(strip, near), 3) for strip in strips]
     least = min(covered)
     return places[covered.index(least)], least

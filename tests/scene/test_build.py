@@ -187,6 +187,43 @@ def test_kinds_of_arrows_have_their_colors(unet, kind, color):
     assert lines_of(scene, 0)[0].stroke == color
 
 
+def scene_of(unet, route):
+    """Return the scene with one route changed: ``route`` has the arrow's id and what it takes instead."""
+    layout = unet.layout(unet.sizes())
+    routes = tuple(replace(found, **route[1]) if found.arrow_id == route[0] else found for found in layout.routes)
+    layout = replace(layout, routes=routes)
+    return build_scene(unet.topology, unet.diagram, layout, unet.capture, (), THEME, SceneOptions())
+
+
+def test_a_line_looks_like_what_it_is_in_the_drawing(unet):
+    assert "merge" not in texts(unet.scene())
+    scene = scene_of(unet, (20, {"kind": "merge"}))
+    assert lines_of(scene, 20)[0].stroke == THEME.merge
+    group = next(group for group in scene.groups if group.group_id == "edge-20")
+    assert "nf-merge" in group.css_class
+    assert dict(group.data)["kind"] == "merge"
+    assert "merge" in texts(scene)
+
+
+def test_what_another_arrow_draws_is_left_out_and_known_to_viewers(unet):
+    start = next(route.points[0] for route in unet.layout(unet.sizes()).routes if route.arrow_id == 20)
+    steps = ((2.0, 0.0), (30.0, 0.0), (37.0, 0.0), (37.0, 60.0), (37.0, 66.0), (37.0, 90.0))
+    points = tuple((start[0] + x, start[1] + y) for x, y in steps)
+    place = scene_of(unet, (20, {"points": points}))
+    whole = box_of(lines_of(place, 20)[0])
+    found = []
+    for shared in ({}, {"num_shared_points": 2, "taps": (points[1],)}, {"num_joined_points": 2}):
+        scene = scene_of(unet, (20, {"points": points, **shared}))
+        box = box_of(lines_of(scene, 20)[0])
+        marks = [mark for mark in scene.marks if mark.group == "edge-20" and mark.layer > 4 and isinstance(mark, Path)]
+        data = dict(next(group.data for group in scene.groups if group.group_id == "edge-20"))
+        way = data.get("shared", "").split()
+        found.append((box[0] - whole[0], whole[3] - box[3], len(marks), len(way)))
+    assert found[0] == (0, 0, 1, 0)
+    assert found[1] == (pytest.approx(28), 0, 1, 6), "starts at the tap"
+    assert found[2] == (0, pytest.approx(90 - 66 - THEME.line_stop, abs=1.5), 0, 6), "ends without a head"
+
+
 def test_tooltips_tell_what_is_known(unet):
     title = next(group.title for group in unet.scene().groups if group.group_id == "stage-4")
     assert title.splitlines() == [
