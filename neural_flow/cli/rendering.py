@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 from neural_flow import pipeline
 from neural_flow.cli.console import PhaseProgress, prints_to_stderr, say
-from neural_flow.cli.dependencies import write_record
+from neural_flow.cli.dependencies import watched_reads, write_record
 from neural_flow.cli.finite import not_finite_text
 from neural_flow.cli.loading import improve_hint, load_job, model_options, pipeline_options
 from neural_flow.cli.stored import draw_stored
@@ -128,16 +129,18 @@ def _draw(params: Mapping[str, Any], tell: Callable[[str], None], *, opened: boo
     options = pipeline_options(params, tell) | {"opened": opened}
     if params["target"].endswith(".json"):
         return draw_stored(Path(params["target"]), params, options)
-    job = load_job(params, tell)
-    options |= model_options(params, job)
-    try:
-        with job.loaded.scope:
-            drawing = pipeline.render(job.loaded.model, job.inputs.args, job.inputs.kwargs, **options)
-    except ForwardError as error:
-        improve_hint(error, job)
-        raise
-    if params.get("record") is not None:
-        write_record(Path(params["record"]), job, params)
+    record = params.get("record")
+    with watched_reads() if record is not None else contextlib.nullcontext(set[Path]()) as read:
+        job = load_job(params, tell)
+        options |= model_options(params, job)
+        try:
+            with job.loaded.scope:
+                drawing = pipeline.render(job.loaded.model, job.inputs.args, job.inputs.kwargs, **options)
+        except ForwardError as error:
+            improve_hint(error, job)
+            raise
+    if record is not None:
+        write_record(Path(record), job, params, read)
     return drawing
 
 

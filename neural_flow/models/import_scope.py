@@ -20,6 +20,8 @@ from neural_flow.models._base import is_library_file
 class ImportScope:
     """The import state that the user's files need: their folders first on ``sys.path`` and their own modules loaded.
 
+    A folder that they put on ``sys.path`` themselves counts as one of theirs.
+
     A context manager; it nests and may be entered again. On exit ``sys.path``, ``sys.argv``, the working folder,
     torch's default dtype and grad mode are as before, and every module from the user's folders has left
     ``sys.modules``: two files with their own ``utils.py`` never meet. Entering again brings back the same modules, so
@@ -33,6 +35,7 @@ class ImportScope:
     def __init__(self, folders: list[Path], program: str) -> None:
         self._folders = [folder.resolve() for folder in folders]
         self._program = program
+        self._added: list[Path] = []
         self._modules: dict[str, ModuleType] = {}
         self._inside: _InterpreterState | None = None
         self._outside: _InterpreterState | None = None
@@ -61,6 +64,9 @@ class ImportScope:
         if self._depth or self._outside is None:
             return
         self._inside = _InterpreterState.now()
+        self._added = [
+            Path(folder).resolve() for folder in self._inside.path if folder not in self._outside.path and folder
+        ]
         self._modules = {
             name: module
             for name, module in list(sys.modules.items())
@@ -121,7 +127,7 @@ class ImportScope:
         if not file or is_library_file(file):
             return False
         path = Path(file).resolve()
-        return any(path.is_relative_to(folder) for folder in self._folders)
+        return any(path.is_relative_to(folder) for folder in (*self._folders, *self._added))
 
 
 class _InterpreterState:

@@ -125,6 +125,36 @@ def test_the_manifest_tells_what_figures_were_made_from(run: Run, project: Path)
 
 
 @pytest.mark.usefixtures("in_process")
+def test_whatever_the_model_read_decides_about_rewriting(run: Run, folder: Path, tmp_path_factory: Any) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "my_blocks.py").write_text("SCALE = 2.0\n")
+    (folder / "config.yaml").write_text("bias: 1.0\n")
+    (folder / "model.py").write_text(
+        f"import sys\nsys.path.append({str(elsewhere)!r})\nimport torch\nfrom torch import nn\n"
+        "class Net(nn.Linear):\n"
+        "    def forward(self, x):\n"
+        "        from my_blocks import SCALE\n"
+        "        return super().forward(x) * SCALE\n"
+        "model = Net(3, 2)\n"
+        "from pathlib import Path\n"
+        "torch.nn.init.constant_(model.bias, float(Path('config.yaml').read_text().split()[1]))\n"
+    )
+    (folder / "pyproject.toml").write_text(
+        '[[tool.neural-flow.figures]]\nname = "net"\ntarget = "model.py"\ninputs = ["1,3"]\noutputs = ["net.svg"]\n'
+    )
+    assert run("build").code == 0
+    manifest = (folder / "neural-flow.lock").read_text()
+    sources = json.loads(manifest)["figures"]["net"]["sources"]
+    assert sorted(Path(name).name for name in sources) == ["config.yaml", "model.py", "my_blocks.py"]
+    assert str(elsewhere) not in manifest
+    assert "unchanged" in run("build").stdout
+    for file, text in ((folder / "config.yaml", "bias: 2.0\n"), (elsewhere / "my_blocks.py", "SCALE = 4.0\n")):
+        file.write_text(text)
+        assert run("build", "--check").code == 1
+        assert run("build").code == 0
+        assert run("build", "--check").code == 0
+
+
 def test_one_failure_does_not_stop_the_rest(run: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = '[[tool.neural-flow.figures]]\ntarget = "{}"\noutputs = ["figures/{}"]\n'
     broken = more.format("broken.py", "broken.svg") + more.format("absent.py", "absent.svg")

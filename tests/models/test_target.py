@@ -135,6 +135,19 @@ def test_two_files_with_their_own_utils_do_not_clash(write: Write) -> None:
     assert "utils" not in sys.modules
 
 
+def test_modules_of_a_folder_that_a_file_puts_on_the_path_do_not_clash_either(write: Write) -> None:
+    for name in ("a", "b"):
+        write(f"{name}_lib/my_width.py", f"WIDTH = {2 if name == 'a' else 5}\n")
+        text = f"import sys\nsys.path.append({str(Path.cwd() / f'{name}_lib')!r})\nfrom my_width import WIDTH\n"
+        write(f"{name}/net.py", f"{text}from torch import nn\nmodel = nn.Linear(WIDTH, 1)\n")
+    loaded = [load_target(f"{name}/net.py") for name in ("a", "b")]
+    assert [one.model.in_features for one in loaded] == [2, 5]
+    assert [file.parent.name for one in loaded for file in one.scope.files if file.stem == "my_width"] == [
+        "a_lib",
+        "b_lib",
+    ]
+
+
 def test_a_module_that_the_process_holds_already_comes_back(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = type(sys)("utils")
     kept.__file__ = str(Path("elsewhere/utils.py").resolve())
