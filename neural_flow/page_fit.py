@@ -29,11 +29,11 @@ FIXED_LARGER = (1.1, 1.25, 1.5, 1.75, 2.0)
 """Sizes of pictures, as shares of the usual one: tried in turn, or all of them where a width is given."""
 WIDER = (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0)
 """Shares of a given width, tried where a figure cannot be as narrow."""
-MAX_TRIED_NODES = 120
+MAX_TRIED_NODES = 250
 """Diagrams with more nodes are laid out once: they are read in parts, whatever the size of their pictures."""
 MAX_SIZED_NODES = 60
-"""Where a width is given, larger ones get smaller pictures only if they do not fit."""
-MAX_OVERFLOW = 1.5
+"""Larger ones are tried with the smallest pictures first: where these do not fit, nothing does."""
+MAX_OVERFLOW = 2.0
 """What is larger than that many pages does not fit with smaller pictures either."""
 PADDED_ASPECT = 2.99
 """A page gets white above and below its figure where it would be flatter."""
@@ -141,12 +141,15 @@ def _fit_default(figure: _Figure) -> FittedPage:
         is_padded = usual.scene.width >= PADDED_ASPECT * usual.scene.height and usual.layout.style == "layered"
         return _larger(figure, usual) if is_padded else usual
     best = usual
+    if figure.num_nodes > MAX_SIZED_NODES:
+        best = min(best, figure.page(SMALLER[-1]), key=lambda page: _overflow(page.scene))
+        if _overflow(best.scene) > 1.0:
+            return best
     for scale in SMALLER:
         page = figure.page(scale)
-        if _overflow(page.scene) < _overflow(best.scene) - _CLOSE:
-            best = page
-        if _overflow(best.scene) <= 1.0:
-            break
+        if _overflow(page.scene) <= 1.0:
+            return page
+        best = min(best, page, key=lambda page: _overflow(page.scene))
     return best
 
 

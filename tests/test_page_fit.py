@@ -90,7 +90,7 @@ def test_a_huge_diagram_is_laid_out_once(monkeypatch: pytest.MonkeyPatch):
         calls.append(1)
         return lay_out(*args)
 
-    picture = chain(200)
+    picture = chain(300)
     monkeypatch.setattr(page_fit, "lay_out", counted)
     page = fitted(picture)
     assert len(calls) == 1

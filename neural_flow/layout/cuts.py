@@ -68,7 +68,7 @@ def measure(draft: Draft) -> Ruler:
             high = max(high, plan.x[element] + (plan.shapes[element].after if is_node else LANE_WIDTH / 2))
         lows.append(low)
         highs.append(high)
-    num_crossing = [len(crossing_lines(plan, layer)) for layer in gaps]
+    num_crossing = [len(channel.lines) for channel in plan.channels]
     return Ruler(
         positions=[
             (closed + opening) / 2 for closed, opening in zip(plan.bands.closed, plan.bands.opening, strict=True)

@@ -46,7 +46,7 @@ WIDOW_COST = 0.3
 """Of a page with a row that is all but empty."""
 MAX_STEPS = 3
 """Numbers of rows tried on either side of the likely one."""
-MAX_UNEVEN_LAYERS = 100
+MAX_UNEVEN_LAYERS = 48
 """Longer rows are cut into rows of near equal length only: among so many gaps there are always good ones."""
 UNEVEN = (1.05, 1.25, 1.5, 1.75)
 """Lengths of rows tried, as shares of equal ones."""
