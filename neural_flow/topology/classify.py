@@ -13,18 +13,25 @@ Link = tuple[int, int, bool]
 """(source, target, plumbing) by place in call order."""
 
 
-def link_kinds(num_nodes: int, links: Sequence[Link], counts: Sequence[bool] | None = None) -> list[EdgeKind]:
+def link_kinds(
+    num_nodes: int,
+    links: Sequence[Link],
+    counts: Sequence[bool] | None = None,
+    weights: Sequence[int] | None = None,
+) -> list[EdgeKind]:
     """Return the kind of each link of an acyclic graph.
 
-    The primary link into a node comes from the predecessor with most ancestors (tie: the earlier call); signal goes
-    before plumbing, and nobody is an ancestor by plumbing alone. A link whose source is an ancestor of the primary
-    source is a skip, any other one a merge.
+    The primary link into a node comes from the predecessor with most ancestors (tie: the one that carries more, then
+    the earlier call); signal goes before plumbing, and nobody is an ancestor by plumbing alone. A link whose source is
+    an ancestor of the primary source is a skip, any other one a merge.
 
     Args:
         num_nodes: nodes are their places in call order.
         links: at most one a pair.
         counts: which nodes count as ancestors; all by default.
+        weights: how many elements each link carries; equal by default.
     """
+    carried = [0] * len(links) if weights is None else weights
     into: list[list[int]] = [[] for _ in range(num_nodes)]
     num_readers = [0] * num_nodes
     for index, (source, target, _) in enumerate(links):
@@ -39,7 +46,7 @@ def link_kinds(num_nodes: int, links: Sequence[Link], counts: Sequence[bool] | N
             source, _, is_plumbing = links[index]
             if not is_plumbing:
                 closure |= closures[source]
-        _classify(into[node], links, closures, counted, kinds)
+        _classify(into[node], links, carried, closures, counted, kinds)
         for index in into[node]:
             source = links[index][0]
             num_readers[source] -= 1
@@ -50,14 +57,19 @@ def link_kinds(num_nodes: int, links: Sequence[Link], counts: Sequence[bool] | N
 
 
 def _classify(
-    indices: Sequence[int], links: Sequence[Link], closures: Sequence[int], counted: int, kinds: list[EdgeKind]
+    indices: Sequence[int],
+    links: Sequence[Link],
+    carried: Sequence[int],
+    closures: Sequence[int],
+    counted: int,
+    kinds: list[EdgeKind],
 ) -> None:
     if len(indices) < 2:
         return
 
-    def depth(index: int) -> tuple[bool, int, int]:
+    def depth(index: int) -> tuple[bool, int, int, int]:
         source, _, is_plumbing = links[index]
-        return not is_plumbing, (closures[source] & counted).bit_count(), -source
+        return not is_plumbing, (closures[source] & counted).bit_count(), carried[index], -source
 
     primary = max(indices, key=depth)
     trunk = closures[links[primary][0]]
@@ -95,7 +107,7 @@ def classify_edges(edges: Sequence[Edge], stages: Sequence[Stage]) -> tuple[Edge
     places = {stage.stage_id: place for place, stage in enumerate(stages)}
     ordered = sorted(edges, key=lambda edge: (places[edge.target], places[edge.source]))
     links = [(places[edge.source], places[edge.target], edge.plumbing) for edge in ordered]
-    kinds = link_kinds(len(stages), links)
+    kinds = link_kinds(len(stages), links, weights=[_num_elements(edge) for edge in ordered])
     return tuple(
         edge if edge.kind == kind else replace(edge, kind=kind) for edge, kind in zip(ordered, kinds, strict=True)
     )
@@ -106,7 +118,12 @@ def classify_flows(flows: Sequence[Flow], nodes: Sequence[Node]) -> tuple[Flow, 
     places = {node: place for place, node in enumerate(nodes)}
     ordered = sorted(flows, key=lambda flow: (places[flow.target], places[flow.source]))
     links = [(places[flow.source], places[flow.target], flow.plumbing) for flow in ordered]
-    kinds = link_kinds(len(nodes), links, [kind == "stage" for kind, _ in nodes])
+    counts = [kind == "stage" for kind, _ in nodes]
+    kinds = link_kinds(len(nodes), links, counts, [_num_elements(flow) for flow in ordered])
     return tuple(
         flow if flow.kind == kind else replace(flow, kind=kind) for flow, kind in zip(ordered, kinds, strict=True)
     )
+
+
+def _num_elements(line: Edge | Flow) -> int:
+    return sum(meta.numel for meta in line.tensors)

@@ -16,19 +16,21 @@ def dags(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, bool]]]:
     return num, [(a, b, draw(st.booleans())) for a, b in chosen]
 
 
-@given(dags())
-def test_kinds_follow_the_deepest_way(case: tuple[int, list[tuple[int, int, bool]]]):
+@given(dags(), st.data())
+def test_kinds_follow_the_deepest_way(case: tuple[int, list[tuple[int, int, bool]]], data: st.DataObject):
     num, links = case
+    weights = [data.draw(st.integers(1, 3)) for _ in links]
+    carried = {(a, b): weight for (a, b, _), weight in zip(links, weights, strict=True)}
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(num))
     graph.add_edges_from((a, b) for a, b, is_plumbing in links if not is_plumbing)
-    kinds = dict(zip([(a, b) for a, b, _ in links], link_kinds(num, links), strict=True))
+    kinds = dict(zip([(a, b) for a, b, _ in links], link_kinds(num, links, weights=weights), strict=True))
     for node in range(num):
         into = [(a, is_plumbing) for a, b, is_plumbing in links if b == node]
         if not into:
             continue
         wanted = [a for a, is_plumbing in into if not is_plumbing] or [a for a, _ in into]
-        primary = max(wanted, key=lambda a: (len(nx.ancestors(graph, a)), -a))
+        primary = max(wanted, key=lambda a: (len(nx.ancestors(graph, a)), carried[a, node], -a))
         for source, _ in into:
             expected = "primary" if source == primary else "skip" if source in nx.ancestors(graph, primary) else "merge"
             assert kinds[source, node] == expected
