@@ -57,6 +57,7 @@ class Pictures:
     attention: dict[int, list[_Raw]] = field(default_factory=dict[int, "list[_Raw]"])
     skipped: dict[int, str] = field(default_factory=dict[int, str])
     _inputs: InputPictures = field(default_factory=InputPictures)
+    _has_volumes: bool = False
 
     def take(
         self, stage: Stage, leaf: torch.Tensor, module: nn.Module | None = None, packing: PackedSequence | None = None
@@ -129,8 +130,10 @@ class Pictures:
         return _Raw(kind, meta, {name: array.to(self.capture_device) for name, array in arrays.items()}, facts)
 
     def _context_of(self, stage: Stage, leaf: torch.Tensor, module: nn.Module | None) -> SummaryContext:
+        self._has_volumes |= bool(self._inputs.slices) or _is_volumetric(stage, module)
         context = replace(
             self.context,
+            has_volumes=self._has_volumes,
             role=_ROLES[stage.kind],
             class_name=stage.class_name,
             batch_dim=batch_dim_of(leaf, self.batch, module),
@@ -187,6 +190,13 @@ def _unpacked(packing: PackedSequence, sample: int) -> torch.Tensor:
     padded, lengths = pad_packed_sequence(packing, batch_first=True)
     index = min(sample, padded.shape[0] - 1)
     return padded[index, : int(lengths[index])]
+
+
+def _is_volumetric(stage: Stage, module: nn.Module | None) -> bool:
+    """Return whether a stage works on volumes: an operation over three dimensions, or a module that holds one."""
+    if module is None:
+        return stage.name.endswith("3d")
+    return any(type(part).__name__.endswith("3d") for part in module.modules())
 
 
 def _has_conv1d(module: nn.Module, num_channels: int) -> bool:

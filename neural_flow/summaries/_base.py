@@ -57,6 +57,8 @@ class SummaryContext:
     has_token_input: bool = False
     num_tokens: int = 0
     has_conv1d: bool = False
+    has_volumes: bool = True
+    """Whether the model works on volumes; in others four dimensions are heads, windows or groups of maps."""
     labels: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()
     max_side: int = 160

@@ -27,16 +27,21 @@ class FeatureMaps:
 
     @staticmethod
     def accepts(tensor: torch.Tensor, context: SummaryContext) -> bool:
-        """Accept C×H×W with more than one pixel, channels first or last, and outputs H×W as large as the image."""
+        """Accept C×H×W with more than one pixel, channels first or last, outputs H×W as large as the image, groups."""
         if tensor.dim() == 2:
             is_map = context.role == "output" and context.input_picture is not None and tensor.is_floating_point()
             return is_map and tuple(tensor.shape) == context.input_hw
+        if tensor.dim() == 4 and not context.has_volumes and context.role != "input":
+            return not tensor.is_complex() and tensor.numel() > 0 and max(tensor.shape[2:]) > 1
         return tensor.dim() == 3 and not tensor.is_complex() and max(_channels_first(tensor, context).shape[1:]) > 1
 
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:
         """Keep the drawn channels, and more if asked, as uint8 maps of at most ``max_side`` pixels."""
-        maps = tensor[None] if tensor.dim() == 2 else _channels_first(tensor, context)
+        if tensor.dim() == 3:
+            maps = _channels_first(tensor, context)
+        else:  # heads or windows of maps are as many channels
+            maps = tensor.reshape(-1, *tensor.shape[-2:])
         maps = maps if maps.is_floating_point() else as_real(maps)
         num_channels, height, width = maps.shape
         variance, is_zero = channel_moments(maps)

@@ -26,8 +26,9 @@ class Volume:
 
     @staticmethod
     def accepts(tensor: torch.Tensor, context: SummaryContext) -> bool:
-        """Accept C×D×H×W with an extent."""
-        return tensor.dim() == 4 and not tensor.is_complex() and tensor.numel() > 0 and max(tensor.shape[1:]) > 1
+        """Accept C×D×H×W with an extent, in a model that works on volumes."""
+        is_volume = tensor.dim() == 4 and (context.has_volumes or context.role == "input")
+        return is_volume and not tensor.is_complex() and tensor.numel() > 0 and max(tensor.shape[1:]) > 1
 
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:

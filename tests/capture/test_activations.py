@@ -135,6 +135,21 @@ def test_tokens_that_a_convolution_mixes_are_no_signal() -> None:
     assert of(topology, capture, "0.conv").kind == "signal"
 
 
+def test_groups_of_maps_are_no_volumes_unless_the_model_works_on_volumes() -> None:
+    class Split(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.unflatten(1, (2, 3))
+
+    flat = nn.Sequential(nn.Conv2d(1, 6, 3), Split(), nn.Flatten())
+    topology, capture = captured(flat, (random(1, 1, 8, 8),), "1")
+    assert of(topology, capture, "1").kind == "feature_maps"
+    assert of(topology, capture, "1").facts["num_channels"] == 6
+    deep = nn.Sequential(nn.Linear(4, 64), nn.Unflatten(1, (1, 4, 4, 4)), nn.Conv3d(1, 2, 3))
+    topology, capture = captured(deep, (random(1, 4),), "2")
+    assert of(topology, capture, "2").kind == "volume"
+    assert of(topology, capture, "output").kind == "volume"
+
+
 def test_each_call_of_a_reused_module_shows_its_own_value() -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:

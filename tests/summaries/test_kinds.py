@@ -47,6 +47,9 @@ def marks_of(summary: Summary, width: float | None = None) -> tuple[Any, ...]:
     ("tensor", "context", "kind"),
     [
         (random(8, 4, 4), PLAIN, "feature_maps"),
+        (random(8, 4, 4, 4), PLAIN, "volume"),
+        (random(8, 3, 4, 4), replace(PLAIN, has_volumes=False), "feature_maps"),
+        (random(8, 3, 4, 4), replace(INPUT, has_volumes=False), "volume"),
         (random(7, 7, 96), replace(PLAIN, input_hw=(224, 224)), "feature_maps"),
         (random(3, 8, 8), OUTPUT, "feature_maps"),
         (random(3, 8, 8), replace(OUTPUT, name="rgb"), "image"),
