@@ -46,7 +46,11 @@ class SerialFolder:
             if len(set(signatures)) == len(signatures):
                 break
             run = _Run(self._scope, elements, signatures)
-            chosen = _choose(run.candidates())
+            candidates = run.candidates()
+            chosen = _choose(candidates)
+            while unlike := [c for c in chosen if c.period > 1 and not self._is_alike_inside(elements, c)]:
+                candidates = [c for c in candidates if c not in unlike]
+                chosen = _choose(candidates)
             if not chosen:
                 break
             elements = self._apply(run, elements, chosen)
@@ -57,10 +61,7 @@ class SerialFolder:
         position = 0
         for candidate in chosen:
             folded.extend(elements[position : candidate.start])
-            members = [
-                elements[start : start + candidate.period]
-                for start in range(candidate.start, candidate.end, candidate.period)
-            ]
+            members = _members(elements, candidate)
             is_dense = run.is_dense(candidate)
             if candidate.period > 1:
                 members = [self.fold(member) for member in members]
@@ -69,6 +70,11 @@ class SerialFolder:
         folded.extend(elements[position:])
         return folded
 
+    def _is_alike_inside(self, elements: list[Element], candidate: _Candidate) -> bool:
+        """Return whether the members of a repeat fold alike: what leaves them elsewhere cuts an inner repeat."""
+        folded = [self.fold(member) for member in _members(elements, candidate)]
+        return len({tuple(self._signature(element) for element in member) for member in folded}) == 1
+
     def _signature(self, element: Element) -> int:
         return self._ids.setdefault(self._describe(element), len(self._ids))
 
@@ -76,6 +82,11 @@ class SerialFolder:
         if isinstance(element, Item):
             return element.key, element.family, element.shapes, element.num_params if element.is_leaf_like else -1
         return element.kind, element.count, tuple(self._describe(inner) for inner in element.shown)
+
+
+def _members(elements: list[Element], candidate: _Candidate) -> list[list[Element]]:
+    starts = range(candidate.start, candidate.end, candidate.period)
+    return [elements[start : start + candidate.period] for start in starts]
 
 
 def _choose(candidates: list[_Candidate]) -> list[_Candidate]:
@@ -247,9 +258,9 @@ class _Run:
         """Return the member at which to cut where values leave the run in unequal ways; None where they do not."""
         end = start + count * period
 
-        def outside(member: int) -> set[int]:
+        def outside(member: int) -> set[tuple[int, int]]:
             positions = self._positions(start, period, member)
-            return {s for p in positions for s in self._sinks[p] if s >= end or s < start}
+            return {(p - positions.start, s) for p in positions for s in self._sinks[p] if s >= end or s < start}
 
         first, last = outside(0), outside(count - 1)
         if not first <= last:

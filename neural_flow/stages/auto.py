@@ -228,7 +228,9 @@ class AutoDetail:
             return "inside an opened fold"
         if group.mass < LEAST_FOLD_SHARE * self._net.total_mass:
             return "a small part of the net"
-        limit = self._budget if after.num_boxes() <= MOST_OPEN_BOXES else min(self._budget, MANY_BOXES_BUDGET)
+        # one that stands alone beside the folds is drawn as large as a box
+        num_open = max(after.num_boxes(), len(group.cards))
+        limit = self._budget if num_open <= MOST_OPEN_BOXES else min(self._budget, MANY_BOXES_BUDGET)
         if after.count > limit:
             return f"over the budget, {after.count} cards"
         return ""

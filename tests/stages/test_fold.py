@@ -266,3 +266,22 @@ def test_a_first_turn_that_starts_from_zeros_is_not_shown(builder):
         out.append(state)
     (fold,) = select_stages(b.finish(out[0]), Request(detail="block")).folds
     assert (fold.kind, fold.count, fold.representative) == ("loop", 5, 1)
+
+
+def test_repeats_that_are_tapped_at_unlike_places_are_no_repeats(builder):
+    """Taps after layers 3, 6 and 9 of twelve: four threes do not repeat, although each hands one value out."""
+    b = builder()
+    with b.call("", "Net") as out:
+        x, taps = b.input("x"), []
+        with b.call("encoder", "Encoder", x) as made:
+            for k in range(12):
+                x = block(b, f"encoder.layers.{k}", x)
+                taps += [x] if k in (3, 6, 9, 11) else []
+            made.extend(taps)
+        for k, tap in enumerate(taps):
+            out.append(b.leaf(f"heads.{k}", "Linear", tap, 1 + k))
+    folds = select_stages(b.finish(*out), Request(detail="block")).folds
+    members = [{tuple(len(member) for member in fold.members)} for fold in folds]
+    assert [(fold.count, fold.parent_id) for fold in folds][:2] == [(3, None), (3, 0)]
+    assert all(len(sizes) == 1 for sizes in members)
+    assert (folds[-1].count, folds[-1].parent_id) == (2, None)
