@@ -162,6 +162,29 @@ def test_a_frame_holds_the_rings_between_its_cards(Net, check):
     assert diagram.frames[0].node_ids == (2, 3, 4)
 
 
+def test_the_first_merge_of_a_decoder_lies_in_its_frame_as_the_later_ones_do(Net, check):
+    net = Net(
+        "in:x e0 e1 mid cat:j1 d.1 cat:j0 d.0 head out:y",
+        "x>e0 e0>e1 e1>mid mid>j1 e1>j1 j1>d.1 d.1>j0 e0>j0 j0>d.0 d.0>head head>y",
+    )
+    topology = net.topology(groups=(StageGroup(module="d", label="d", stage_ids=(4, 5)),))
+    diagram = build_diagram(topology)
+    check(diagram, topology.stages)
+    assert len(diagram.frames[0].node_ids) == 4
+
+
+def test_a_sum_in_front_of_a_container_is_not_its_own(Net, check):
+    """Embeddings that add up before a stack are no part of it, and what another module runs never is."""
+    line = "x>a x>b a>j b>j j>d.0 d.0>d.1 d.1>f f>y"
+    for names, paths in (("in:x a b +j d.0 d.1 f out:y", {}), ("in:x a b cat:j d.0 d.1 f out:y", {"j": "emb"})):
+        net = Net(names, line, paths=paths)
+        topology = net.topology(groups=(StageGroup(module="d", label="d", stage_ids=(3, 4)),))
+        diagram = build_diagram(topology)
+        check(diagram, topology.stages)
+        cards = {node.node_id for node in diagram.nodes if node.role == "card"}
+        assert set(diagram.frames[0].node_ids) <= cards
+
+
 @st.composite
 def topologies(draw: st.DrawFn) -> Topology:
     """Stages and joins in call order; every item reads some earlier ones."""
