@@ -75,6 +75,17 @@ def node_first(node: Node) -> CardNode:
     return node if isinstance(node, CardNode) else cards_of([node])[0]
 
 
+def _flattened(fold: FoldNode) -> FoldNode:
+    """Return one repeat in place of a repeat of nothing but repeats: three times three are nine, tapped or not."""
+    inner = [node for member in fold.members for node in member if isinstance(node, FoldNode) and node.kind == "serial"]
+    if fold.kind != "serial" or [len(member) for member in fold.members] != [1] * len(inner):
+        return fold
+    before = sum(len(node.members) for node in inner[: fold.representative])
+    members = [member for node in inner for member in node.members]
+    place = before + inner[fold.representative].representative
+    return FoldNode("serial", members, place, fold.is_dense or any(node.is_dense for node in inner), fold.name)
+
+
 class Assembler:
     """Make the nodes of a plan."""
 
@@ -117,7 +128,8 @@ class Assembler:
                 members = [self._nodes(scope, member, made) for member in element.members]
                 if any(members):
                     name = fold_name(scope, element)
-                    nodes.append(FoldNode(element.kind, members, element.representative, element.is_dense, name))
+                    fold = FoldNode(element.kind, members, element.representative, element.is_dense, name)
+                    nodes.append(_flattened(fold))
             elif element.index in made:
                 nodes.append(made[element.index])
             elif element.is_call and element.call_id in self._plan.opened:
