@@ -36,7 +36,9 @@ def overlay_topologies(before: Topology, after: Topology, difference: Difference
     changes = _changes(difference, old_ids, new_ids)
     removed = [edge for edge in _removed_edges(before, difference) if old_ids[edge.source] < old_ids[edge.target]]
     lost = [
-        dataclasses.replace(edge, source=old_ids[edge.source], target=old_ids[edge.target], via=(), joins=())
+        dataclasses.replace(
+            edge, source=old_ids[edge.source], target=old_ids[edge.target], via=(), joins=(), is_removed=True
+        )
         for edge in removed
     ]
     edge_changes: list[tuple[int, int, Change]] = []
@@ -150,6 +152,7 @@ def _flow_of(edge: Edge) -> Flow:
         inferred=edge.inferred,
         opaque=edge.opaque,
         plumbing=edge.plumbing,
+        is_removed=edge.is_removed,
         tensors=edge.tensors,
         arrived=edge.tensors,
         through=edge.through,

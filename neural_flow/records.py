@@ -262,7 +262,8 @@ class Edge:
     """Values of ``source`` reach ``target`` through no other stage.
 
     ``via`` names the ops where this edge's value first meets another edge's; ``joins`` are the ids of these ops,
-    one each. ``through`` names what changes the shape on the way.
+    one each. ``through`` names what changes the shape on the way. ``is_removed``: of two models drawn as one, only the
+    older has it.
     """
 
     source: int
@@ -271,6 +272,7 @@ class Edge:
     inferred: bool = False
     opaque: bool = False
     plumbing: bool = False
+    is_removed: bool = False
     tensors: tuple[TensorMeta, ...] = ()
     via: tuple[str, ...] = ()
     joins: tuple[int, ...] = ()
@@ -304,6 +306,7 @@ class Flow:
     inferred: bool = False
     opaque: bool = False
     plumbing: bool = False
+    is_removed: bool = False
     tensors: tuple[TensorMeta, ...] = ()
     arrived: tuple[TensorMeta, ...] = ()
     through: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neural_flow import pipeline
+from neural_flow.diagram.build import build_diagram
 from neural_flow.diff import diff_topologies
 from neural_flow.diff_figure import Overlay, overlay_topologies
 from neural_flow.records import Edge, Fold, ModelInfo, Stage, StageGroup, TensorMeta, Topology
@@ -116,3 +117,17 @@ def test_very_large_models_are_matched_by_name():
     before, after = chain(names, []), chain(["h:ReLU:1", *reversed(names)], [])
     found = diff_topologies(before, after)
     assert all(first < second for (_, first), (_, second) in zip(found.matches, found.matches[1:], strict=False))
+
+
+def test_what_the_newer_model_carries_on_is_its_trunk():
+    before = chain(["a:Linear:4", "m:Conv2d:5", "b:Norm:6", "c:Linear:4"], [])
+    after = chain(["a:Linear:4", "c:Linear:4"], [])
+    overlay = overlaid(before, after)
+    diagram = build_diagram(overlay.topology)
+    names = {
+        node.node_id: overlay.topology.stages[node.stage_id].name for node in diagram.nodes if node.stage_id is not None
+    }
+    kinds = {(names[arrow.source], names[arrow.target]): arrow.kind for arrow in diagram.arrows}
+    assert kinds["a", "c"] == "primary"
+    assert kinds["b", "c"] != "primary"
+    assert {"m", "b"} <= set(names.values())

@@ -132,9 +132,20 @@ def _contents(
     overlay = overlay_topologies(before, after, difference)
     options = pipeline_options(params, tell)
     if options["title"] is None:
-        options["title"] = f"{_side_name(params['before'], before)} → {_side_name(params['after'], after)}"
+        options["title"] = _title(params["before"], before, params["after"], after)
     options |= {"changes": overlay.changes, "edge_changes": overlay.edge_changes}
     return pipeline.draw(overlay.topology, options=pipeline.Options(**options)).to_bytes(output.suffix)
+
+
+def _title(old: str, before: Topology, new: str, after: Topology) -> str:
+    """Return both names; where they are one name, what tells the two targets apart stands beside it."""
+    names = [_side_name(old, before), _side_name(new, after)]
+    if names[0] == names[1] and old != new:
+        parts = [text.rpartition(":")[2] for text in (old, new)]
+        words = [Path(part).stem if part.endswith(".py") else part for part in parts]
+        if words[0] != words[1]:
+            names = [f"{name} ({word})" for name, word in zip(names, words, strict=True)]
+    return " → ".join(names)
 
 
 def _side_name(text: str, topology: Topology) -> str:

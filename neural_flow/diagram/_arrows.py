@@ -65,7 +65,11 @@ def draw_arrows(sketch: Sketch, order: Sequence[Key]) -> tuple[Arrow, ...]:
     ]
     is_card = [key[0] == "stage" for key in order]
     kinds = arrow_kinds(
-        is_card, [(source, target, flow.plumbing, _num_elements(flow)) for source, target, flow in links]
+        is_card,
+        [
+            (source, target, flow.plumbing or flow.is_removed, _num_elements(flow))  # neither can be the trunk
+            for source, target, flow in links
+        ],
     )
     arrows = [
         Arrow(

@@ -130,6 +130,7 @@ def chained(first: Flow, second: Flow) -> Flow:
         inferred=first.inferred or second.inferred,
         opaque=first.opaque or second.opaque,
         plumbing=first.plumbing or second.plumbing,
+        is_removed=first.is_removed or second.is_removed,
         arrived=second.arrived,
         through=(*first.through, *second.through),
         marks=(*first.marks, *(mark for mark in second.marks if mark not in first.marks)),

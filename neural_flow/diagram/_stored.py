@@ -111,6 +111,7 @@ class _Reader:
             inferred=edge.inferred,
             opaque=edge.opaque,
             plumbing=edge.plumbing,
+            is_removed=edge.is_removed,
             tensors=edge.tensors,
             arrived=arrived,
             through=edge.through,

@@ -53,7 +53,7 @@ def entries_of(look: Look) -> list[Entry]:
 
 
 def _line_entries(look: Look) -> list[Entry]:
-    arrows = look.diagram.arrows
+    arrows = [arrow for arrow in look.diagram.arrows if arrow.arrow_id not in look.arrow_changes]  # these have a colour
     entries = [
         Entry("arrow", kind, words)
         for kind, words in _KIND_WORDS.items()

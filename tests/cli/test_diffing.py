@@ -59,6 +59,12 @@ def test_what_changed_as_files(run: Run, pair: Path) -> None:
     assert not list(pair.glob("*.part"))
 
 
+def test_two_models_of_one_name_are_told_apart_in_the_title(run: Run, pair: Path) -> None:
+    for first, second, title in (("net.py", "new.py", "Net (net) → Net (new)"), ("net.py", "net.py", "Net → Net")):
+        assert run("diff", first, second, "-i", "1,3,16,16", "-o", "d.svg").code == 0
+        assert title in (pair / "d.svg").read_text()
+
+
 def test_json_on_stdout_is_alone(run: Run, pair: Path) -> None:
     result = run("diff", "old.json", "old.json", "-o", "-", "--format", "json")
     assert json.loads(result.stdout)["is_empty"] is True
