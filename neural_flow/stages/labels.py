@@ -98,8 +98,10 @@ def _ladder(entry: Named) -> list[str]:
     if entry.is_op:
         owner = (entry.path.rpartition(".")[0] if entry.has_param else "") or entry.path
         names = _ladder(Named(owner, "", num_known=entry.num_known)) if owner else []
-        words = [entry.class_name, *(f"{entry.class_name} {name}" for name in (*names, entry.path) if name)]
-        return list(dict.fromkeys(words))
+        words = [f"{entry.class_name} {name}" for name in (*names, entry.path) if name]
+        # whose weights an op applies is said at once; which module ran it, where there are several of its kind
+        is_owned = entry.has_param and "." in entry.path
+        return list(dict.fromkeys(words if is_owned else [entry.class_name, *words]))
     if not entry.path:
         return [entry.class_name]
     parts = entry.path.split(".")

@@ -131,7 +131,7 @@ def test_ops_are_told_apart_by_the_module_that_ran_them_and_counted_in_its_frame
     assert labels(made) == [
         "linear first", "relu", "linear second", "relu (2nd)",
         "linear first", "relu", "linear second", "relu (2nd)",
-        "add", "linear", "relu", "add (2nd)", "linear",
+        "add", "linear gate.0", "relu", "add (2nd)", "linear head",
     ]  # fmt: skip
 
 
