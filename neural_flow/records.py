@@ -332,10 +332,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageGroup:
-    """A container module that is no stage itself, with the stages in it.
-
-    ``label`` is the title of its frame, empty where nobody would name it: it has no frame then.
-    """
+    """A container module that is no stage itself, with the stages in it; without label it has no frame."""
 
     module: str
     label: str
@@ -443,8 +440,7 @@ class Capture:
 class Measurements:
     """One number a stage, from an extra pass: FLOPs, seconds, bytes, gradient norms.
 
-    ``caption`` is what the legend calls it; ``detail`` follows the caption where the numbers depend on something that
-    a reader must know, such as the loss behind gradients.
+    ``caption`` is what the legend calls it; ``detail`` follows it where readers must know more: the loss of gradients.
     """
 
     name: str

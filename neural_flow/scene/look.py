@@ -214,7 +214,7 @@ def label_lines(node: DiagramNode, look: Look) -> tuple[str, ...]:
     if facts:
         lines.append(" · ".join(facts))
     if look.options.color_by and (value := look.value_of(node.stage_ids)) is not None:
-        lines += [value_text(value, unit_of(look))] if is_worth_a_word(value, unit_of(look)) else []
+        lines += _cost_text(value, look)
     for found in look.measurements:
         if found.name in look.options.numbers and found is not look.measured:
             lines += measured_text(found, node.stage_ids)
@@ -238,6 +238,19 @@ def measured_text(found: Measurements, stage_ids: tuple[int, ...]) -> list[str]:
     if value is None or not is_worth_a_word(value, found.unit):
         return []
     return [f"{found.name} {value_text(value, found.unit)}"]
+
+
+def _cost_text(value: float, look: Look) -> list[str]:
+    """Return the value that a card is coloured by as a line of text; a number without unit says what it counts."""
+    unit = unit_of(look)
+    if not is_worth_a_word(value, unit):
+        return []
+    text = value_text(value, unit)
+    if unit == "parameters":
+        text = f"{text} parameters"
+    elif not unit and look.measured is not None:
+        text = f"{look.measured.name} {text}"
+    return [text]
 
 
 def is_worth_a_word(value: float, unit: str) -> bool:

@@ -345,7 +345,7 @@ def test_a_page_has_room_for_what_is_laid_out_into_it(unet):
 
 def test_parameters_need_no_measurement(unet):
     scene = unet.scene(color_by="params")
-    assert {"0.22 M", "parameters"} <= set(texts(scene))
+    assert {"0.22 M parameters", "parameters"} <= set(texts(scene))
 
 
 def test_repeats_are_counted_on_the_card_and_in_words(unet):

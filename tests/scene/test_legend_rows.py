@@ -84,7 +84,7 @@ def test_bars_are_titled_with_words_and_the_loss_is_named(unet):
         name="gradient", unit="", by_stage={1: 3.0, 4: 4.0}, caption="gradient norm", detail="of my_loss"
     )
     coloured = texts(unet.scene(measurements=(norms,), color_by="gradient"))
-    assert {"gradient norm", "gradient norm of my_loss"} <= coloured
+    assert {"gradient norm", "gradient norm of my_loss", "gradient 3", "gradient 4"} <= coloured
     assert "gradient norm of my_loss" in texts(unet.scene(measurements=(norms,), numbers=("gradient",)))
     assert "gradient norm of my_loss" not in texts(unet.scene(measurements=(norms,)))
 
