@@ -14,9 +14,10 @@ ArrowKind = Literal["primary", "skip", "merge", "branch", "return"]
 def arrow_kinds(is_card: Sequence[bool], links: Sequence[Link]) -> list[ArrowKind]:
     """Return the kind of each link.
 
-    Primary is the link from the predecessor with most cards among its ancestors (tie: the one that carries more, then
-    the earlier one); a link from an ancestor of that predecessor is a skip, any other one a merge. A primary link that
-    never leads to the trunk is a branch where its source feeds several nodes whose ways never meet again.
+    Primary is the link from the predecessor with most cards among its ancestors; of several as deep, from the one that
+    fewest read (what many read is a condition), then the one that carries most, then the earliest. A link from an
+    ancestor of that predecessor is a skip, any other one a merge. A primary link that never leads to the trunk is a
+    branch where its source feeds several nodes whose ways never meet again.
     """
     num = len(is_card)
     into: list[list[int]] = [[] for _ in range(num)]
@@ -24,6 +25,7 @@ def arrow_kinds(is_card: Sequence[bool], links: Sequence[Link]) -> list[ArrowKin
     for index, (source, target, *_) in enumerate(links):
         into[target].append(index)
         out[source].append(index)
+    preferences = [(-len(out[source]), num_elements, -source) for source, _, _, num_elements in links]
     cards = sum(1 << node for node in range(num) if is_card[node])
     above = [0] * num
     kinds: list[ArrowKind] = ["primary"] * len(links)
@@ -33,7 +35,7 @@ def arrow_kinds(is_card: Sequence[bool], links: Sequence[Link]) -> list[ArrowKin
         for index in into[node]:
             above[node] |= above[links[index][0]]
         if into[node]:
-            _classify(into[node], links, above, cards, kinds)
+            _classify(into[node], links, preferences, above, cards, kinds)
             primary_source[node] = next(links[index][0] for index in into[node] if kinds[index] == "primary")
     on_trunk = _trunk(above, cards, primary_source)
     below = [1 << node for node in range(num)]
@@ -53,11 +55,16 @@ def arrow_kinds(is_card: Sequence[bool], links: Sequence[Link]) -> list[ArrowKin
 
 
 def _classify(
-    indices: Sequence[int], links: Sequence[Link], above: Sequence[int], cards: int, kinds: list[ArrowKind]
+    indices: Sequence[int],
+    links: Sequence[Link],
+    preferences: Sequence[tuple[int, int, int]],
+    above: Sequence[int],
+    cards: int,
+    kinds: list[ArrowKind],
 ) -> None:
-    def importance(index: int) -> tuple[bool, int, int, int]:
-        source, _, is_plumbing, num_elements = links[index]
-        return not is_plumbing, (above[source] & cards).bit_count(), num_elements, -source
+    def importance(index: int) -> tuple[bool, int, tuple[int, int, int]]:
+        source, _, is_plumbing, _ = links[index]
+        return not is_plumbing, (above[source] & cards).bit_count(), preferences[index]
 
     primary = max(indices, key=importance)
     trunk = above[links[primary][0]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -21,9 +22,10 @@ def link_kinds(
 ) -> list[EdgeKind]:
     """Return the kind of each link of an acyclic graph.
 
-    The primary link into a node comes from the predecessor with most ancestors (tie: the one that carries more, then
-    the earlier call); signal goes before plumbing, and nobody is an ancestor by plumbing alone. A link whose source is
-    an ancestor of the primary source is a skip, any other one a merge.
+    The primary link into a node comes from the predecessor with most ancestors; of several as deep, from the one that
+    fewest read (what many read is a condition), then the one that carries most, then the earliest call. Signal goes
+    before plumbing, and nobody is an ancestor by plumbing alone. A link whose source is an ancestor of the primary
+    source is a skip, any other one a merge.
 
     Args:
         num_nodes: nodes are their places in call order.
@@ -32,6 +34,8 @@ def link_kinds(
         weights: how many elements each link carries; equal by default.
     """
     carried = [0] * len(links) if weights is None else weights
+    readers = Counter(source for source, *_ in links)
+    preferences = [(-readers[source], carried[index], -source) for index, (source, *_) in enumerate(links)]
     into: list[list[int]] = [[] for _ in range(num_nodes)]
     num_readers = [0] * num_nodes
     for index, (source, target, _) in enumerate(links):
@@ -46,7 +50,7 @@ def link_kinds(
             source, _, is_plumbing = links[index]
             if not is_plumbing:
                 closure |= closures[source]
-        _classify(into[node], links, carried, closures, counted, kinds)
+        _classify(into[node], links, preferences, closures, counted, kinds)
         for index in into[node]:
             source = links[index][0]
             num_readers[source] -= 1
@@ -59,7 +63,7 @@ def link_kinds(
 def _classify(
     indices: Sequence[int],
     links: Sequence[Link],
-    carried: Sequence[int],
+    preferences: Sequence[tuple[int, int, int]],
     closures: Sequence[int],
     counted: int,
     kinds: list[EdgeKind],
@@ -67,9 +71,9 @@ def _classify(
     if len(indices) < 2:
         return
 
-    def depth(index: int) -> tuple[bool, int, int, int]:
+    def depth(index: int) -> tuple[bool, int, tuple[int, int, int]]:
         source, _, is_plumbing = links[index]
-        return not is_plumbing, (closures[source] & counted).bit_count(), carried[index], -source
+        return not is_plumbing, (closures[source] & counted).bit_count(), preferences[index]
 
     primary = max(indices, key=depth)
     trunk = closures[links[primary][0]]

@@ -61,6 +61,14 @@ def test_of_two_ways_of_equal_length_the_one_that_carries_more_is_the_trunk(Net,
     assert (kinds["stem>mix"], kinds["embed>mix"]) == ("primary", "merge")
 
 
+def test_what_many_read_is_a_condition_however_large(Net, arrows, meta):
+    details = {("adjacency", "conv1"): {"tensors": meta(1, 90, 90)}, ("nodes", "conv1"): {"tensors": meta(1, 9)}}
+    lines = "nodes>conv1 adjacency>conv1 conv1>conv2 adjacency>conv2 conv2>y"
+    net = Net("in:adjacency in:nodes conv1 conv2 out:y", lines, details)
+    kinds = dict(arrows(build_diagram(net.topology()), "kind"))
+    assert (kinds["nodes>conv1"], kinds["adjacency>conv1"]) == ("primary", "merge")
+
+
 def test_a_head_that_leads_back_to_the_trunk_is_no_branch(Net, arrows):
     net = Net("in:x in:t a b c d p +j out:y out:z", "x>a a>b b>c c>j t>d d>p d>z p>j j>y")
     kinds = dict(arrows(build_diagram(net.topology()), "kind"))

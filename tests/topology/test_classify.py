@@ -20,6 +20,7 @@ def dags(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, bool]]]:
 def test_kinds_follow_the_deepest_way(case: tuple[int, list[tuple[int, int, bool]]], data: st.DataObject):
     num, links = case
     weights = [data.draw(st.integers(1, 3)) for _ in links]
+    readers = [a for a, _, _ in links]
     carried = {(a, b): weight for (a, b, _), weight in zip(links, weights, strict=True)}
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(num))
@@ -30,7 +31,7 @@ def test_kinds_follow_the_deepest_way(case: tuple[int, list[tuple[int, int, bool
         if not into:
             continue
         wanted = [a for a, is_plumbing in into if not is_plumbing] or [a for a, _ in into]
-        primary = max(wanted, key=lambda a: (len(nx.ancestors(graph, a)), carried[a, node], -a))
+        primary = max(wanted, key=lambda a: (len(nx.ancestors(graph, a)), -readers.count(a), carried[a, node], -a))
         for source, _ in into:
             expected = "primary" if source == primary else "skip" if source in nx.ancestors(graph, primary) else "merge"
             assert kinds[source, node] == expected
