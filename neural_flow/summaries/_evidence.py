@@ -33,7 +33,7 @@ _WORDS: dict[Meaning, frozenset[str]] = {
         "height", "heat", "heatmap", "density", "distance", "sdf", "noise", "eps", "epsilon", "price", "age",
     )),
     "picture": frozenset((
-        "rgb", "recon", "reconstruct", "reconstruction", "reconstructed", "denoise", "denoiser", "denoised",
+        "rgb", "rgba", "recon", "reconstruct", "reconstruction", "reconstructed", "denoise", "denoiser", "denoised",
         "restored", "decoded", "generated", "generator", "gan", "autoencoder", "vae", "ae", "colorizer",
     )),
 }  # fmt: skip

@@ -37,7 +37,8 @@ class ClassLogits:
             return tensor.shape[1] >= _MIN_VOCABULARY and are_token_scores(context)
         if max(tensor.shape) != tensor.numel() or tensor.numel() > _MAX_CLASSES:
             return False
-        return are_class_scores(tensor.reshape(-1), context)
+        is_series = tensor.dim() == 2 and tensor.shape[1] == 1  # one value a step, and no class
+        return not is_series and are_class_scores(tensor.reshape(-1), context)
 
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:

@@ -24,6 +24,7 @@ from neural_flow.summaries._planes import (
 _WIDTH, _HEIGHT = 72.0, 28.0
 _MAX_LINES = 8
 _MIN_LENGTH = 8
+_MIN_SERIES = 16
 _MIN_RECORDING = 1000  # a longer input vector is a recording sooner than a row of a table
 
 
@@ -35,12 +36,16 @@ class Signal:
 
     @staticmethod
     def accepts(tensor: torch.Tensor, context: SummaryContext) -> bool:
-        """Accept C×L where convolutions over one dimension are at work, and long narrow inputs."""
+        """Accept C×L where convolutions over one dimension are at work, long narrow inputs, and series T×1."""
         if tensor.dim() == 1:
             return context.role == "input" and tensor.is_floating_point() and tensor.numel() >= _MIN_RECORDING
-        if tensor.dim() != 2 or tensor.is_complex() or tensor.shape[1] < 2 or tensor.shape[0] < 1:
+        if tensor.dim() != 2 or tensor.is_complex() or tensor.shape[1] < 1 or tensor.shape[0] < 1:
             return False
         channels, length = tensor.shape
+        if _is_series(tensor):
+            return True
+        if length < 2:
+            return False
         is_one_dimensional = context.has_conv1d or context.class_name.endswith("1d")
         is_recording = context.role == "input" and length >= _MIN_LENGTH and length >= 4 * channels
         return is_one_dimensional or (is_recording and tensor.is_floating_point())
@@ -48,7 +53,7 @@ class Signal:
     @staticmethod
     def reduce(tensor: torch.Tensor, context: SummaryContext) -> Reduced:
         """Keep the lowest and highest value of each moment, or a uint8 map."""
-        tensor = tensor if tensor.dim() == 2 else tensor[None]
+        tensor = tensor.T if tensor.dim() == 2 and _is_series(tensor) else torch.atleast_2d(tensor)
         channels, length = tensor.shape
         if channels <= _MAX_LINES:
             low, high = _envelope(as_real(tensor), context.max_side)
@@ -71,6 +76,11 @@ class Signal:
         else:
             marks = _lines(summary, box, style)
         return (*marks, *badge_marks(summary, box, style))
+
+
+def _is_series(tensor: torch.Tensor) -> bool:
+    """Return whether a matrix T×1 is one value after the other: what goes into a recurrent network, and comes out."""
+    return tensor.shape[1] == 1 and tensor.shape[0] >= _MIN_SERIES and tensor.is_floating_point()
 
 
 def _envelope(rows: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:

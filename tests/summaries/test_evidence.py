@@ -73,6 +73,7 @@ def test_shares_sum_to_one_or_are_logarithms_of_such():
         (random(32).relu(), replace(OUTPUT, makers=("fc", "Net"), ops=("relu", "linear")), "vector"),
         (random(32) / random(32).norm(), replace(OUTPUT, makers=("fc", "Net")), "vector"),
         (random(300).abs(), replace(OUTPUT, makers=("cls", "Net"), ops=("max", "softmax", "conv2d")), "vector"),
+        (random(40, 1), replace(OUTPUT, makers=("fc", "Forecast"), ops=("linear",)), "signal"),
         # something does
         (random(4), replace(OUTPUT, name="class_scores"), "class_logits"),
         (random(4), replace(OUTPUT, makers=("classifier", "Net")), "class_logits"),

@@ -61,6 +61,9 @@ def marks_of(summary: Summary, width: float | None = None) -> tuple[Any, ...]:
         (random(10), PLAIN, "vector"),
         (random(9, 300), OUTPUT, "token_map"),
         (random(1, 16000), INPUT, "signal"),
+        (random(60, 1), PLAIN, "signal"),
+        (random(9, 1), PLAIN, "vector"),
+        (random(60, 1) > 0, PLAIN, "mask"),
         (random(16000), INPUT, "signal"),
         (random(96, 7), INPUT, "token_map"),
         (torch.tensor([1, 1, 0]), INPUT, "mask"),
@@ -382,3 +385,11 @@ def test_a_head_that_looks_everywhere_is_not_as_bright_as_one_that_looks_at_some
     assert set(sharp.flatten().tolist()) == {0, MAX_INDEX}
     sharper = summary_of(weights[1:], replace(PLAIN, role="attention"))
     assert not sharper.facts["is_even"]
+
+
+def test_a_series_is_one_line_from_left_to_right() -> None:
+    values = random(40, 1)
+    summary = summary_of(values, PLAIN)
+    assert summary.facts["num_channels"] == 1
+    assert summary.arrays["low"].shape == (1, 40)
+    assert np.allclose(summary.arrays["high"][0], values[:, 0].numpy())
