@@ -146,7 +146,7 @@ class Signals:
                 is_constant = False
         parents.sort()
         if index in self.learned:
-            is_heavy, is_constant = True, False
+            is_heavy, is_constant, dims = True, False, 2
         elif name in LOOKUP_NAMES and op.params and dims >= 2:
             is_heavy = any(self._is_id(parent) for parent in op.parents)
             if is_heavy:
@@ -184,10 +184,15 @@ class Signals:
             index, parents = op.op_id, [parent for parent, _ in op.parents]
             made = [parent for parent in parents if is_made[parent]]
             if not self._has_data[index] and not self.is_signal[index] and any(self._float_outputs[index]):
-                is_made[index] = bool(made) or any(self._param_dims[p] >= 2 for p in op.params)
+                is_made[index] = bool(made) or self._reads_rows(op)
             if made and self._is_data_of(op):
                 found.update(root for parent in made for root in self._roots(parent, is_made))
         return found
+
+    def _reads_rows(self, op: OpNode) -> bool:
+        """Return whether an op reads a parameter that is rows of values, or makes such of one vector."""
+        is_spread = self._named(op.target)[0] in VIEW_NAMES and any(len(meta.shape) >= 2 for meta in op.outputs)
+        return any(self._param_dims[p] >= 2 or is_spread for p in op.params)
 
     def _is_data_of(self, op: OpNode) -> bool:
         """Return whether an op takes what it reads from other ops as data, even where that is a parameter."""
@@ -209,7 +214,7 @@ class Signals:
         pending, seen = [op_id], {op_id}
         while pending:
             current = self._trace.ops[pending.pop()]
-            if any(self._param_dims[p] >= 2 for p in current.params):
+            if self._reads_rows(current):
                 found.add(current.op_id)
             above = {parent for parent, _ in current.parents if is_made[parent]} - seen
             seen |= above

@@ -19,7 +19,7 @@ CARDS = {
     "unet_attention": 18, "unet_plus_plus": 11, "diffusion_unet": 10,
     "resnet50": 14, "resnet152": 14, "feature_pyramid": 15, "inception": 9, "densenet_small": 8, "densenet121": 10,
     "efficientnet_small": 18, "efficientnet_b0": 10,
-    "vit": 8, "llama": 7, "gpt2": 8, "bert": 9, "swin": 17, "t5": 10, "bart": 19, "nn_transformer": 14, "clip": 17,
+    "vit": 8, "llama": 7, "gpt2": 8, "bert": 9, "swin": 17, "t5": 10, "bart": 19, "nn_transformer": 14, "clip": 18,
     "mixture": 8, "mixture_stacked": 8, "state_space": 5,
     "multimodal": 14, "gan_pair": 13, "vae": 8, "siamese": 7, "graph_net": 4, "lstm_tagger": 3, "mlp": 3,
     "cell_loop": 3, "seq2seq": 6, "denoiser": 11,

@@ -102,3 +102,15 @@ def test_queries_feed_what_reads_them_and_the_sum_behind_it():
 
 def test_ids_feed_the_table_that_they_are_looked_up_in():
     assert edges_of(Table(), torch.tensor([[1, 2, 3]])) == {("ids", "lookup"), ("lookup", "head"), ("head", "output")}
+
+
+def test_one_vector_becomes_a_token_where_it_stands_in_a_row(builder):
+    b = builder()
+    with b.call("", "Net") as out:
+        x = b.leaf("patch", "Linear", b.input("x", (1, 4, 8)))
+        token = b._op("torch.Tensor.expand", (), (b._param("class_embedding", (8,)),), (1, 1, 8))
+        bias = b._op("torch.Tensor.view", (), (b._param("bias", (8,)),), (1, 1, 8))
+        x = b.op("torch.add", b.op("torch.cat", token, x, shape=(1, 5, 8)), bias, shape=(1, 5, 8))
+        out.append(b.leaf("head", "Linear", x))
+    selection = select_stages(b.finish(out[0]), Request())
+    assert [stage.label for stage in selection.stages if stage.kind == "op"] == ["class_embedding"]
