@@ -46,10 +46,15 @@ class Ruler:
     leaves: list[float]
 
     def row_length(self, start: int, stop: int) -> float:
-        """Return the length of a row of the layers from ``start`` to before ``stop``, its lines included."""
+        """Return the least length of a row of the layers from ``start`` to before ``stop``, its lines included.
+
+        All rows start below each other: the lines that enter the next row move this one too.
+        """
         length = self.ends[stop] - self.starts[start]
-        length += self.enters[start] if start else 0.0
-        return length + (self.leaves[stop] if stop < len(self.lows) else 0.0)
+        enter = self.enters[start] if start else 0.0
+        if stop == len(self.lows):
+            return length + enter
+        return length + max(enter, self.enters[stop]) + self.leaves[stop]
 
 
 def measure(draft: Draft) -> Ruler:
@@ -157,7 +162,10 @@ def cuts_within(ruler: Ruler, limit: float) -> list[int]:
         for start in range(stop - 1, -1, -1):
             unused = 1.0 - ruler.row_length(start, stop) / limit
             if unused < 0.0 and start < stop - 1:
-                break
+                # A longer row may still fit, where fewer lines enter it.
+                if ruler.ends[stop] - ruler.starts[start] > limit:
+                    break
+                continue
             row = RAGGED_COST * unused**2 if unused >= 0.0 else TOO_LONG
             cost = best[start] + ROW_COST + (row if stop < num_layers or unused < 0.0 else 0.0)
             if found is None or cost < found[0]:

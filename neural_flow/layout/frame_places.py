@@ -12,6 +12,8 @@ from neural_flow.layout.frames import TITLE_INSET, FrameTree
 BRACKET_SPACE = 5.0
 BRACKET_STEP = 4.0
 BRACKET_STEPS = 12
+TITLE_SPACE = 2.0
+"""White above the title of a bracket."""
 FOREIGN_MARGIN = 0.5
 CARD_MARGIN = 1.5
 """White between a frame and a card that is not its own."""
@@ -56,7 +58,9 @@ def place_frames(
         span = _side_by_side(tree, frame, boxes[frame], obstacles, rings)
         bracket = _bracket(tree, frame, span, blocked + foreign) if span is not None else None
         if bracket is not None:
-            blocked.append(bracket)
+            rise = tree.title_height[frame] + TITLE_SPACE
+            title = max(bracket.width, tree.title_width[frame] + TITLE_INSET)
+            blocked += [bracket, Box(x=bracket.x, y=bracket.y - rise, width=title, height=rise)]
             is_continued = frame in titled
             frame_id = tree.frames[frame].frame_id
             placed.append(FramePlacement(frame_id=frame_id, box=bracket, is_bracket=True, is_continued=is_continued))
@@ -175,7 +179,7 @@ def _joint(first: Box, second: Box) -> Box:
 
 def _bracket(tree: FrameTree, frame: int, box: Box, blocked: Sequence[Box]) -> Box | None:
     """Return the box whose upper border carries the bracket, its title above it; None where neither is free."""
-    rise = tree.title_height[frame] + 2.0
+    rise = tree.title_height[frame] + TITLE_SPACE
     top = box.y + tree.top_room(frame) - BRACKET_SPACE
     for step in range(BRACKET_STEPS):
         y = top - step * BRACKET_STEP
