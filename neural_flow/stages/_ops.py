@@ -32,7 +32,9 @@ def op_nodes(net: Net, *, kept: frozenset[int], hidden: frozenset[int], has_fold
         if call_id in kept:
             cards.append(CardNode(call_id, -1, call.first_op_id, calls=[call_id]))
     for op in net.trace.ops:
-        if op.role in ("op", "opaque") and not covered[op.op_id]:
+        # a module that hands on what it is given is no op; a further piece of what was taken apart is one
+        is_op = op.role in ("op", "opaque") or (op.role == "alias" and op.target != "alias")
+        if is_op and not covered[op.op_id]:
             cards.append(CardNode(-1, op.op_id, op.op_id, ops=[op.op_id]))
     cards.sort(key=lambda card: card.order)
     if not has_folds:

@@ -422,3 +422,19 @@ def test_more_stages_than_asked_become_intervals_in_every_detail(trace_of, outli
 def test_refusals_are_logged(trace_of):
     log = select_stages(trace_of("diffusion_unet"), Request()).log
     assert any("a row of levels" in line for line in log)
+
+
+def test_every_piece_of_what_is_taken_apart_is_an_op(builder):
+    b = builder()
+    with b.call("", "Net") as out:
+        x = b.input("x")
+        halves = b.leaf("a", "Linear", x), b.leaf("b", "Linear", x)
+        first = b.op("torch.Tensor.chunk", halves[0])
+        second = b._op("torch.Tensor.chunk", (halves[1],), (), (1, 8), role="alias")
+        handed = b._op("alias", (first,), (), (1, 8), role="alias")
+        out.append(b.op("torch.add", handed, second))
+    found = [
+        stage.op_id for stage in select_stages(b.finish(out[0]), Request(detail="op")).stages if stage.kind == "op"
+    ]
+    assert {first[0], second[0]} <= set(found)
+    assert handed[0] not in found
