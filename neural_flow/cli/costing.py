@@ -240,8 +240,8 @@ def bytes_text(value: float | None) -> str:
 
 
 def flops_text(value: float | None) -> str:
-    """Return operations with a unit of thousands; empty where they were not measured."""
-    return "" if value is None else value_text(value, "FLOP").removesuffix("FLOP").strip()
+    """Return operations with a unit of thousands; empty where none were counted: torch counts few kinds of work."""
+    return "" if not value else value_text(value, "FLOP").removesuffix("FLOP").strip()
 
 
 def seconds_text(value: float | None) -> str:
