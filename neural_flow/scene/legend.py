@@ -19,8 +19,10 @@ _GAP = 8.0
 _TEXT_GAP = 5.0
 _COLUMN_GAP = 12.0
 _BAR_GAP = 12.0
-_APART = 10.0
-"""Growth of the page, in points, that one row of bars is worth."""
+_APART = 40.0
+"""Growth of the page, in points, that bars side by side are worth."""
+_SHAPE = 0.3
+"""The same for the next shape of the rows of entries: two columns first, then what is less like them."""
 _MAX_STEPS = 120
 _BAR_CAPTION = 6.6
 _BAR_TOP = 9.0
@@ -57,40 +59,44 @@ def legend_marks(
     """
     entries = entries_of(look)
     bars = bars_of(look, drawn, cost_top)
-    rows = [_entry_blocks(entries, look)] if entries else []
-    apart = [*rows, *([_bar_block(bar, look)] for bar in bars)]
-    joined = [*rows, [_row_of([_bar_block(bar, look) for bar in bars])]] if len(bars) > 1 else apart
+    blocks = [_bar_block(bar, look) for bar in bars]
+    rows = [[block] for block in _entry_blocks(entries, look)] if entries else [list[Block]()]
     # Bars stand side by side, unless the page would have to grow for it. A page of a given width grows downwards only.
-    fitting = [apart] if look.options.page_width is not None and _least_width(joined) > page.width else [joined, apart]
-    choices = min(
-        fitting, key=lambda blocks: _growth(blocks, bool(entries), page, obstacles) + _APART * (blocks is apart)
-    )
-    narrowest = [min(block.width for block in blocks) for blocks in choices]
-    page = replace(page, width=max([page.width, *narrowest]))
-    _, bottom = _places(choices, bool(entries), page, obstacles)
+    ways = [blocks] if len(bars) < 2 else [[_row_of(blocks)], blocks]
+    if look.options.page_width is not None and ways[0] and ways[0][0].width > page.width:
+        ways = [blocks]
+    tried = [
+        (
+            _growth([*row, *way], bool(entries), page, obstacles) + _SHAPE * shape + _APART * (way is not ways[0]),
+            row,
+            way,
+        )
+        for shape, row in enumerate(rows)
+        for way in ways
+    ]
+    _, row, way = min(tried, key=lambda found: found[0])
+    chosen = [*row, *way]
+    page = replace(page, width=max([page.width, *(block.width for block in chosen)]))
+    _, bottom = _places(chosen, bool(entries), page, obstacles)
     # Where the page has to grow for one block, all of them move down to its new edge.
     page = replace(page, height=bottom - page.y)
-    places, bottom = _places(choices, bool(entries), page, obstacles)
+    places, bottom = _places(chosen, bool(entries), page, obstacles)
     marks: list[Mark] = []
     if entries:
         block, x, y = places.pop(0)
         marks += _entries(entries, block, x, y, look)
-    if choices is joined and len(bars) > 1:
+    if len(places) < len(bars):
         block, x, y = places.pop()
-        places = [(part, x + left, y) for part, left in _parts_of(block, [_bar_block(bar, look) for bar in bars])]
+        places = [(part, x + left, y) for part, left in _parts_of(block, blocks)]
     for bar, (block, x, y) in zip(bars, places, strict=True):
         marks += _bar(bar, x + block.width, y, look)
     return marks, replace(page, height=bottom - page.y)
 
 
-def _least_width(choices: Sequence[Sequence[Block]]) -> float:
-    return max([0.0, *(min(block.width for block in blocks) for blocks in choices)])
-
-
-def _growth(choices: Sequence[Sequence[Block]], has_entries: bool, page: Box, obstacles: Sequence[Box]) -> float:
+def _growth(blocks: Sequence[Block], has_entries: bool, page: Box, obstacles: Sequence[Box]) -> float:
     """Return by how much the page grows for these blocks, both ways, in points."""
-    wider = max([0.0, *(min(block.width for block in blocks) - page.width for blocks in choices)])
-    _, bottom = _places(choices, has_entries, replace(page, width=page.width + wider), obstacles)
+    wider = max([0.0, *(block.width - page.width for block in blocks)])
+    _, bottom = _places(blocks, has_entries, replace(page, width=page.width + wider), obstacles)
     return wider + bottom - page.y - page.height
 
 
@@ -110,14 +116,14 @@ def _parts_of(row: Block, blocks: Sequence[Block]) -> list[tuple[Block, float]]:
 
 
 def _places(
-    choices: Sequence[Sequence[Block]], has_entries: bool, page: Box, obstacles: Sequence[Box]
+    blocks: Sequence[Block], has_entries: bool, page: Box, obstacles: Sequence[Box]
 ) -> tuple[list[Placed], float]:
     """Return a place for each block (the rows to the left, bars to the right), and where the page then ends."""
     taken = list(obstacles)
     bottom = page.y + page.height
     found: list[Placed] = []
-    for index, blocks in enumerate(choices):
-        block, x, y = place_block(blocks, page, taken, "left" if has_entries and index == 0 else "right")
+    for index, block in enumerate(blocks):
+        x, y = place_block(block, page, taken, "left" if has_entries and index == 0 else "right")
         found.append((block, x, y))
         taken.append(Box(x=x, y=y, width=block.width, height=block.height))
         bottom = max(bottom, y + block.height)
@@ -125,22 +131,18 @@ def _places(
     return found, bottom
 
 
-def place_block(blocks: Sequence[Block], page: Box, obstacles: Sequence[Box], side: Literal["left", "right"]) -> Placed:
-    """Return the block and place that let the page grow least, nearest to the corner on ``side``."""
-    found: list[tuple[float, int, Block, float, float]] = []
+def place_block(
+    block: Block, page: Box, obstacles: Sequence[Box], side: Literal["left", "right"]
+) -> tuple[float, float]:
+    """Return the place of a block that lets the page grow least, nearest to the corner on ``side``."""
     bottom = page.y + page.height
-    fitting = [block for block in blocks if block.width <= page.width + 0.01]
-    for block in fitting or [min(blocks, key=lambda block: block.width)]:
-        room = max(page.width - block.width, 0.0)
-        steps = np.linspace(0.0, room, min(int(room // 8) + 1, _MAX_STEPS))
-        xs = page.x + steps if side == "left" else page.x + room - steps
-        floors = floors_under(xs, block.width, obstacles, _GAP)
-        for step, (x, floor) in enumerate(zip(xs.tolist(), floors.tolist(), strict=True)):
-            y = max(floor, bottom - block.height)
-            growth = y + block.height - bottom
-            found.append((growth * 4 + step * 0.5 + block.columns * 0.01, len(found), block, x, y))
-    _, _, block, x, y = min(found, key=lambda item: item[:2])
-    return block, x, y
+    room = max(page.width - block.width, 0.0)
+    steps = np.linspace(0.0, room, min(int(room // 8) + 1, _MAX_STEPS))
+    xs = page.x + steps if side == "left" else page.x + room - steps
+    ys = np.maximum(floors_under(xs, block.width, obstacles, _GAP), bottom - block.height)
+    costs = (ys + block.height - bottom) * 4 + np.arange(len(xs)) * 0.5
+    best = int(np.argmin(costs))
+    return float(xs[best]), float(ys[best])
 
 
 def _entry_blocks(entries: Sequence[Entry], look: Look) -> list[Block]:
