@@ -228,12 +228,23 @@ class AutoDetail:
             return "inside an opened fold"
         if group.mass < LEAST_FOLD_SHARE * self._net.total_mass:
             return "a small part of the net"
+        if group.mass * 2 < self._mass_of_key(group.cards[0].item.key):
+            return "most of its kind stay closed elsewhere"
         # one that stands alone beside the folds is drawn as large as a box
         num_open = max(after.num_boxes(), len(group.cards))
         limit = self._budget if num_open <= MOST_OPEN_BOXES else min(self._budget, MANY_BOXES_BUDGET)
         if after.count > limit:
             return f"over the budget, {after.count} cards"
         return ""
+
+    def _mass_of_key(self, key: int) -> int:
+        """Return the mass of all calls of a key, seen or inside closed cards; of calls inside each other, the outer."""
+        net, mass, end = self._net, 0, 0
+        for call in net.calls:
+            if net.key[call.call_id] == key and call.call_id >= end:
+                mass += net.mass[call.call_id]
+                end = call.call_id + net.num_calls[call.call_id]
+        return mass
 
     def _is_under(self, call_id: int | None, above: set[int]) -> bool:
         while call_id is not None:
