@@ -50,7 +50,7 @@ MAX_UNEVEN_LAYERS = 48
 """Longer rows are cut into rows of near equal length only: among so many gaps there are always good ones."""
 UNEVEN = (1.05, 1.25, 1.5, 1.75)
 """Lengths of rows tried, as shares of equal ones."""
-UNEVEN_COST = 0.15
+UNEVEN_COST = 0.2
 """Rows of near equal length look better, unless others save much."""
 MAX_TRIES = 4
 """To keep a given width: all rows start where the one with most lines before it does, which is known at last."""
