@@ -15,8 +15,6 @@ UNSHOWN: dict[str, set[tuple[str, str]]] = {
     "transformers roberta": {("in:0", "embeddings.token_type_embeddings")},
     # positions are counted round the padding id, which no nudge happens to be
     "transformers mpnet": {("in:0", "embeddings.position_embeddings")},
-    # whole numbers that stand beside floating ones in one output are not nudged
-    "transformers vit_mae": {("embeddings", "out:2")},
     # rows of two streams share one attention: it mixes keys and values, but each row keeps its own query
     "diffusers SD3Transformer2DModel": {
         ("transformer_blocks.0.attn.add_q_proj", "transformer_blocks.0.attn.to_out.0"),

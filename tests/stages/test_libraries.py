@@ -48,9 +48,9 @@ def transformers_models():
             pair,
         ),
         "BartForConditionalGeneration": (19, "BartConfig", {**STACKS, **TOKENS, "forced_eos_token_id": 2}, pair),
-        "ViTForImageClassification": (7, "ViTConfig", IMAGE, image),
+        "ViTForImageClassification": (8, "ViTConfig", IMAGE, image),
         "CLIPModel": (
-            17,
+            18,
             "CLIPConfig",
             {"text_config": {**TEXT, "eos_token_id": 7}, "vision_config": IMAGE, "projection_dim": 8},
             {**text, **image},
@@ -125,7 +125,7 @@ def monai_models():
             small,
         ),
         "UNETR": (
-            15,
+            14,
             {
                 "in_channels": 1,
                 "out_channels": 2,
