@@ -48,8 +48,8 @@ class UnknownNameError(UsageError, LookupError):
     def __init__(self, what: str, name: str, choices: Iterable[str]) -> None:
         known = sorted(choices)
         near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(known)}"
-        super().__init__(f"unknown {what} {name!r}; known: {', '.join(known)}", hint=hint)
+        hint = f"did you mean {near[0]!r}?" if near else "choose one of the known ones"
+        super().__init__(f"unknown {what} {name!r}\nknown: {', '.join(known)}", hint=hint)
         self.choices = tuple(known)
 
 
