@@ -138,7 +138,7 @@ class Pictures:
             class_name=stage.class_name,
             batch_dim=batch_dim_of(leaf, self.batch, module),
             batch_size=self.batch.size,
-            has_conv1d=module is not None and 1 < leaf.dim() <= _MAX_SIGNAL_DIM and _has_conv1d(module, leaf.shape[-2]),
+            has_conv1d=_may_be_signal(leaf) and module is not None and _has_conv1d(module, leaf.shape[-2]),
         )
         if stage.kind != "output":
             return context
@@ -183,6 +183,10 @@ def _quiet() -> Generator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def _may_be_signal(leaf: torch.Tensor) -> bool:
+    return 1 < leaf.dim() <= _MAX_SIGNAL_DIM and not leaf.is_nested
 
 
 def _unpacked(packing: PackedSequence, sample: int) -> torch.Tensor:

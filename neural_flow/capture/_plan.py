@@ -211,8 +211,10 @@ def _is_adjacency(matrix: torch.Tensor, nodes: torch.Tensor) -> bool:
 
 def _is_sequence_first(model: nn.Module, inputs: Sequence[torch.Tensor], trace: Trace | None) -> bool:
     """Return whether a module of torch with the sequence first reads what the model reads, in the same order."""
+    if trace is None or any(leaf.dim() != 3 or leaf.is_nested for leaf in inputs):
+        return False
     shapes = {tuple(leaf.shape[:2]) for leaf in inputs}
-    if trace is None or any(leaf.dim() != 3 for leaf in inputs) or len({size for _, size in shapes}) != 1:
+    if len({size for _, size in shapes}) != 1:
         return False
     second = {path for module, path in module_paths(model).items() if _is_batch_second(module)}
     for call in trace.calls:

@@ -98,11 +98,13 @@ class Recorder:
             return
         is_tagged = self.values.is_tagged
         fresh = [out for out in outputs if not is_tagged(out) and not is_among(out, call.leaves)]
+        if not fresh:
+            return
         if len(outputs) > 1 and (sources := self._separate_sources(call.leaves, fresh)) is not None:
             for index, (source, out) in enumerate(zip(sources, fresh, strict=True)):
                 # one call stays one op, so that others can count calls; its further pieces only hand on
                 self._make(call, self.sources([source], out), [out], "alias" if index else "op")
-        elif fresh:
+        else:
             self._record_pure(call, fresh)
 
     def _record_pure(self, call: OpCall, fresh: Tensors) -> None:

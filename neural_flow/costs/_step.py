@@ -125,7 +125,14 @@ def _read_graph(disposal: Disposal, record: SavedTensorRecord, found: RecordedSt
     if num_nodes is None:
         found.unread = f"the graph has more than {MAX_NODES:,} nodes"
         return
-    _read_nodes(disposal, record, found)
+    try:
+        _read_nodes(disposal, record, found)
+    except _VaryingSizeError:
+        found.unread = "gradients of nested tensors have no one size"
+
+
+class _VaryingSizeError(Exception):
+    """A node's gradient has a shape that is not a list of numbers."""
 
 
 def _num_nodes(disposal: Disposal, limit: int) -> int | None:
@@ -186,7 +193,13 @@ def _sequence_of(node: Node) -> int:
 
 def _metadata_nbytes(meta: Any) -> int:
     """Return the bytes of the gradient that arrives there: shape and type are those of the node's output."""
-    return prod(int(size) for size in meta.shape) * meta.dtype.itemsize if meta.dtype is not None else 0
+    if meta.dtype is None:
+        return 0
+    try:
+        sizes = [int(size) for size in meta.shape]
+    except (RuntimeError, AttributeError) as error:  # what torch raises of strided, and of jagged nested tensors
+        raise _VaryingSizeError from error
+    return prod(sizes) * meta.dtype.itemsize
 
 
 def measured_peak(

@@ -251,3 +251,12 @@ def test_the_short_ways_record_what_the_long_way_records(train: bool, monkeypatc
     assert run_metadata_pass(model, args, train=train) == short
     assert short.failure is None
     assert [op.target for op in short.ops].count("torch.Tensor.add_") == 4 + train  # training counts batches
+
+
+def test_a_function_that_only_hands_on_what_is_known() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        one, two = torch.broadcast_tensors(x, x * 2)
+        again = torch.broadcast_tensors(one, two)
+        return again[0] + again[1]
+
+    trace_of(Between(forward), rows())

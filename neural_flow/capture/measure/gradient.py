@@ -68,9 +68,10 @@ def loss_of(output: Any, args: tuple[Any, ...], loss: Loss | None) -> torch.Tens
     if isinstance(own, torch.Tensor) and own.numel() == 1:
         return own.reshape(())
     squares = [
-        leaf.abs().square().reshape(-1)
+        part.abs().square().reshape(-1)
         for _, leaf in tensor_leaves(output)
         if leaf.is_floating_point() or leaf.is_complex()
+        for part in (leaf.unbind() if leaf.is_nested else (leaf,))
     ]
     if not squares:
         raise ValueError("gradients were asked for, but the output holds no floating-point tensor")
