@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from neural_flow.errors import SampleInputError
 from neural_flow.models._base import describe_error, short_path
 from neural_flow.models.target import LoadedModel
 
 TOKENS, LABELS, LOSS = "neural_flow_tokens", "neural_flow_labels", "neural_flow_loss"
+_PLACEHOLDER = re.compile(r"LABEL_\d+")
+"""What a configuration calls classes that nobody named."""
 
 
 def token_words(loaded: LoadedModel, file: str | None = None) -> tuple[str, ...] | None:
@@ -24,12 +29,16 @@ def token_words(loaded: LoadedModel, file: str | None = None) -> tuple[str, ...]
 
 
 def class_names(loaded: LoadedModel, file: str | None = None) -> tuple[str, ...] | None:
-    """Return the names of the classes: from ``file``, else from ``neural_flow_labels``; None where there are none.
+    """Return the names of the classes, None where there are none.
+
+    They come from ``file``, else from ``neural_flow_labels``, else from the ``config.id2label`` of the model itself.
 
     Raises:
         SampleInputError: the file cannot be read, or the function fails.
     """
-    return _words_in(Path(file)) if file is not None else _words_of(loaded, LABELS)
+    if file is not None:
+        return _words_in(Path(file))
+    return _words_of(loaded, LABELS) or _words_of_config(loaded.model)
 
 
 def loss_function(loaded: LoadedModel) -> Callable[..., Any] | None:
@@ -55,6 +64,16 @@ def _words_of(loaded: LoadedModel, name: str) -> tuple[str, ...] | None:
             f"{name} gives no list of texts\nfound {type(value).__name__}", hint="make it a list, or return one"
         )
     return tuple(str(word) for word in value)
+
+
+def _words_of_config(model: nn.Module) -> tuple[str, ...] | None:
+    names: Any = getattr(getattr(model, "config", None), "id2label", None)
+    if not isinstance(names, Mapping):
+        return None
+    numbered: Mapping[Any, Any] = names
+    words = [str(numbered[key]) for key in sorted(numbered, key=lambda key: _as_number(str(key)))]
+    is_named = any(not _PLACEHOLDER.fullmatch(word) for word in words)
+    return tuple(words) if is_named else None
 
 
 def _words_in(file: Path) -> tuple[str, ...]:

@@ -47,3 +47,33 @@ def test_a_file_that_cannot_be_read(write: Write) -> None:
     for name in ("absent.txt", "bad.json"):
         with pytest.raises(SampleInputError, match=name):
             token_words(load_target("net.py"), name)
+
+
+CONFIGURED = """
+from types import SimpleNamespace
+from torch import nn
+model = nn.Identity()
+model.config = SimpleNamespace(id2label={names})
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("{2: 'dog', 0: 'cat', 10: 'owl'}", ("cat", "dog", "owl")),
+        ("{'0': 'cat', '1': 'LABEL_1'}", ("cat", "LABEL_1")),
+        ("{0: 'LABEL_0', 1: 'LABEL_1'}", None),
+        ("{}", None),
+        ("None", None),
+    ],
+)
+def test_a_configuration_names_classes_unless_it_only_numbers_them(
+    write: Write, names: str, expected: tuple[str, ...] | None
+) -> None:
+    write("net.py", CONFIGURED.replace("{names}", names))
+    assert class_names(load_target("net.py")) == expected
+
+
+def test_the_file_says_more_than_the_configuration(write: Write) -> None:
+    write("net.py", CONFIGURED.replace("{names}", "{0: 'cat'}") + "neural_flow_labels = ['mouse']\n")
+    assert class_names(load_target("net.py")) == ("mouse",)
