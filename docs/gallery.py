@@ -301,7 +301,7 @@ def draw(name: str, looks: list[str], folder: Path, suffixes: list[str]) -> None
         drawing = nf.render(model, args, kwargs, seed=0, dpi=DPI, **options, **LOOKS[look])
         for suffix in suffixes:
             file = drawing.save(folder / f"{name}-{look}{suffix}")
-            if suffix == ".png" and look != "light":
+            if suffix == ".png" and not LOOKS[look].get("capture", True):
                 thin_out(file)
         scene = drawing.picture.scenes[0]
         cards = sum(group.group_id.startswith("stage-") for group in scene.groups)
@@ -338,7 +338,7 @@ def _no_single_values(norm: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> 
 
 
 def thin_out(file: Path) -> None:
-    """Store a picture with 256 colours: a third of its size."""
+    """Store a picture with 256 colours, a third of its size: enough where no activation is drawn."""
     with Image.open(file) as picture:
         thin = picture.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     thin.save(file, optimize=True, dpi=(DPI, DPI))
