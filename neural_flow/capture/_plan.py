@@ -238,7 +238,8 @@ def batch_dim_of(tensor: torch.Tensor, batch: Batch, module: nn.Module | None) -
         size = _size_at(tensor, dim)
         if size == batch.size or (size == 1 and dim == batch.dim and tensor.dim() > 1):  # the same for all elements
             return dim
-        if size and size % batch.size == 0 and size not in batch.lengths:
+        # One number an element is a batch of numbers; several of them in a row are a vector of the whole.
+        if size and size % batch.size == 0 and size not in batch.lengths and tensor.dim() > 1:
             return dim
     return None
 

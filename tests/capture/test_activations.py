@@ -416,6 +416,21 @@ def test_what_all_elements_share_is_a_batch_of_one() -> None:
     assert_shows(of(topology, capture, "positions"), model.positions.weight.detach())
 
 
+def test_a_vector_whose_length_is_a_multiple_of_the_batch_is_shown_whole() -> None:
+    class Adds(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.made, self.kept = nn.Linear(3, 12), nn.Identity()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.kept(x.sum(1) * 1) + self.made(torch.ones(3))[:4]
+
+    model, x = Adds(), random(4, 6)
+    topology, capture = captured(model, (x,), "made", "kept", sample=2)
+    assert of(topology, capture, "made").facts["sample_shape"] == (12,)
+    assert of(topology, capture, "kept").facts["sample_shape"] == ()
+
+
 def test_nodes_of_a_graph_are_no_batch() -> None:
     class Graph(nn.Module):
         def __init__(self) -> None:
