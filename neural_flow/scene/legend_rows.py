@@ -16,9 +16,10 @@ from neural_flow.scene.faces import attention_of, fill_of
 from neural_flow.scene.look import Look, unit_of
 from neural_flow.scene.options import CHANGES
 from neural_flow.scene.words import family, value_text
-from neural_flow.summaries._planes import palette, two_tone
+from neural_flow.summaries._planes import flatness, palette, two_tone
 from neural_flow.summaries.feature_maps import constant_planes
 from neural_flow.summaries.segmentation import class_colors
+from neural_flow.summaries.vector import has_bars
 from neural_flow.theme import mix, rgb
 
 _KIND_WORDS = {"primary": "trunk", "skip": "skip", "merge": "merge", "branch": "branch", "return": "next turn"}
@@ -105,6 +106,10 @@ def _picture_entries(shown: Sequence[Summary], look: Look) -> list[Entry]:
         entries.append(Entry("dead", "", "dead channel"))
     if any(any(constant_planes(summary)) for summary in shown):
         entries.append(Entry("constant", "", "constant channel"))
+    matrices = [summary for summary in shown if summary.kind in ("token_map", "vector") and not has_bars(summary)]
+    flat = {flatness(summary) for summary in matrices}
+    entries += [Entry("dead", "", "all zero")] if "dead" in flat else []
+    entries += [Entry("constant", "", "all equal")] if "constant" in flat else []
     if any(summary.kind == "mask" for summary in shown):
         entries.append(Entry("truth", "", "true, false"))
     if any(summary.facts.get("num_nan") for summary in shown):

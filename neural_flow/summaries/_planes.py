@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import hypot, log2, sqrt
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -132,12 +132,29 @@ def _plane_marks(place: Box, plane: Plane, style: DrawStyle, layer: float) -> li
     return marks
 
 
+def cell_marks(place: Box, summary: Summary, style: DrawStyle) -> list[Mark]:
+    """Return the cells of a matrix or a strip, with marks for what is infinite; flat ones are drawn as flat planes."""
+    cells = summary.arrays["cells"]
+    look = flatness(summary)
+    colors = palette(style, bool(summary.facts["is_signed"]))
+    plane = Plane(pixels=cells, palette=colors, is_dead=look == "dead", is_constant=look == "constant")
+    return [*_plane_marks(place, plane, style, IMAGE_LAYER), *infinity_marks(place, cells, style)]
+
+
+def flatness(summary: Summary) -> Literal["", "dead", "constant"]:
+    """Return whether all values of a matrix or a vector are zero, or are one and the same."""
+    cells, ends = summary.arrays.get("cells"), (*summary.facts.get("low", ()), *summary.facts.get("high", ()))
+    if cells is None or not ends or len(set(ends)) > 1 or not (cells == MAX_INDEX // 2).all():
+        return ""
+    return "constant" if ends[0] else "dead"
+
+
 def _hatch(place: Box, style: DrawStyle, layer: float) -> Mark:
-    commands: list[tuple[Any, ...]] = []
-    for share in (0.25, 0.5, 0.75):
+    right, bottom = place.x + place.width, place.y + place.height
+    commands: list[tuple[Any, ...]] = [("M", place.x, bottom), ("L", right, place.y)]
+    for share in (1 / 3, 2 / 3):
         x, y = place.x + place.width * share, place.y + place.height * share
-        commands += [("M", place.x, y), ("L", x, place.y)] if share <= 0.5 else []
-        commands += [("M", x, place.y + place.height), ("L", place.x + place.width, y)] if share >= 0.5 else []
+        commands += [("M", place.x, y), ("L", x, place.y), ("M", x, bottom), ("L", right, y)]
     return Path(commands=tuple(commands), stroke=style.paper, stroke_width=0.4, layer=layer)
 
 

@@ -8,7 +8,7 @@ from neural_flow.drawing import Box, Mark
 from neural_flow.records import Summary
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, Reduced, SummaryContext
 from neural_flow.summaries._pixels import as_real, largest, shrink, to_indices
-from neural_flow.summaries._planes import badge_marks, frame_marks, image_mark, infinity_marks, palette
+from neural_flow.summaries._planes import badge_marks, cell_marks, frame_marks
 
 _MAX_COLUMNS = 96
 _MAX_BLOCK = 1 << 19  # values of the temporaries: scores of a whole vocabulary are as large as all else together
@@ -50,14 +50,7 @@ class TokenMap:
     @staticmethod
     def draw(summary: Summary, box: Box, style: DrawStyle) -> tuple[Mark, ...]:
         """Draw the map in a thin frame."""
-        cells = summary.arrays["cells"]
-        colors = palette(style, bool(summary.facts["is_signed"]))
-        return (
-            image_mark(box, cells, colors),
-            *infinity_marks(box, cells, style),
-            *frame_marks(box, style),
-            *badge_marks(summary, box, style),
-        )
+        return (*cell_marks(box, summary, style), *frame_marks(box, style), *badge_marks(summary, box, style))
 
 
 def _spread(rows: torch.Tensor) -> torch.Tensor:

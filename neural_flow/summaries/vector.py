@@ -11,9 +11,8 @@ from neural_flow.summaries._pixels import MAX_INDEX, NOT_A_NUMBER, POSITIVE_INFI
 from neural_flow.summaries._planes import (
     IMAGE_LAYER,
     badge_marks,
+    cell_marks,
     frame_marks,
-    image_mark,
-    infinity_marks,
     palette,
     triangle,
 )
@@ -50,18 +49,20 @@ class Vector:
     @staticmethod
     def draw(summary: Summary, box: Box, style: DrawStyle) -> tuple[Mark, ...]:
         """Draw bars from the zero line, or a strip."""
-        cells = summary.arrays["cells"]
-        colors = palette(style, bool(summary.facts["is_signed"]))
-        if cells.shape[1] <= _MAX_BARS:
+        if has_bars(summary):
             return (*_bars(summary, box, style), *badge_marks(summary, box, style))
         height = box.height * _STRIP / _HEIGHT
         strip = Box(x=box.x, y=box.y + (box.height - height) / 2, width=box.width, height=height)
         return (
-            image_mark(strip, cells, colors),
-            *infinity_marks(strip, cells, style),
+            *cell_marks(strip, summary, style),
             *frame_marks(strip, style, color=style.sub, width=0.4),
             *badge_marks(summary, box, style),
         )
+
+
+def has_bars(summary: Summary) -> bool:
+    """Return whether a vector is short enough for bars."""
+    return summary.kind == "vector" and summary.arrays["cells"].shape[1] <= _MAX_BARS
 
 
 def _bars(summary: Summary, box: Box, style: DrawStyle) -> list[Mark]:

@@ -14,6 +14,7 @@ from neural_flow.drawing import Box, Image, Path, Rect, Text
 from neural_flow.records import Summary, TensorMeta
 from neural_flow.summaries._base import SUMMARIES, DrawStyle, SummaryContext, choose, read_only
 from neural_flow.summaries._pixels import MAX_INDEX
+from neural_flow.summaries._planes import flatness
 from neural_flow.summaries._summarise import summarise
 from neural_flow.summaries.class_logits import percent
 from neural_flow.summaries.scalar import number_text
@@ -105,6 +106,18 @@ def test_channels_last_maps_are_turned() -> None:
     plain = summary_of(maps, replace(PLAIN, input_hw=(56, 56)))
     assert turned.facts["channels"] == plain.facts["channels"]
     assert np.array_equal(turned.arrays["planes"], plain.arrays["planes"])
+
+
+@pytest.mark.parametrize("shape", [(6, 20), (40,)])
+def test_matrices_and_strips_of_one_value_are_drawn_as_such(shape: tuple[int, ...]) -> None:
+    zero, one = (summary_of(torch.full(shape, value), PLAIN) for value in (0.0, 1.0))
+    assert not any(isinstance(mark, Image) for mark in marks_of(zero))
+    assert [flatness(summary) for summary in (zero, one)] == ["dead", "constant"]
+    assert sum(isinstance(mark, Path) for mark in marks_of(one)) == 1
+    nearly = torch.zeros(shape)
+    nearly[..., -1] = 1.0
+    assert flatness(summary_of(nearly, PLAIN)) == ""
+    assert flatness(summary_of(torch.full(shape, torch.nan), PLAIN)) == ""
 
 
 def test_dead_channels_are_counted_and_constant_ones_are_not_dead() -> None:
