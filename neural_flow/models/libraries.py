@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from neural_flow.errors import ModelLoadError, UsageError
@@ -123,9 +124,12 @@ def _class_of(library: str, class_name: str) -> Any:
 def _library(distribution: str, module: str) -> Any:
     try:
         return importlib.import_module(module)
-    except ImportError as error:
+    except Exception as error:  # binaries that were built for another torch raise anything
+        is_missing = isinstance(error, ModuleNotFoundError)
+        fitting = f"the release of {distribution} that was built for torch {torch.__version__}"
         raise ModelLoadError(
-            f"{distribution} cannot be used\n{describe_error(error)}", hint=f"pip install {distribution}"
+            f"{distribution} cannot be used\n{describe_error(error)}",
+            hint=f"pip install {distribution}" if is_missing else f"install {fitting}",
         ) from error
 
 

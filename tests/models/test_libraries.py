@@ -122,3 +122,14 @@ def test_diffusers_configurations_build_what_they_name(tmp_path: Path) -> None:
         down_block_types=["DownBlock2D", "DownBlock2D"], up_block_types=["UpBlock2D", "UpBlock2D"],
     )  # fmt: skip
     assert type(load_target(f"hf:{folder}").model).__name__ == "UNet2DModel"
+
+
+def test_a_library_that_was_built_for_another_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "timm"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "timm", raising=False)
+    with pytest.raises(ModelLoadError, match="nms does not exist") as caught:
+        load_target("timm:vit_tiny")
+    assert caught.value.hint == f"install the release of timm that was built for torch {torch.__version__}"
