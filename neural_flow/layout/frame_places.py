@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from neural_flow.drawing import Box, FramePlacement
-from neural_flow.layout._base import SHEETS
 from neural_flow.layout.frames import TITLE_INSET, FrameTree
 
 BRACKET_SPACE = 5.0
@@ -71,13 +70,20 @@ def _is_clear(
     tree: FrameTree, frame: int, box: Box, obstacles: Sequence[tuple[int, Box]], taken: dict[int, Box]
 ) -> bool:
     members = tree.members[frame]
-    if any(node not in members and _meet(box, other, CARD_MARGIN) for node, other in obstacles):
+    outer = _with_sheets(tree, frame, box)
+    if any(node not in members and _meet(outer, other, CARD_MARGIN) for node, other in obstacles):
         return False
     return not any(
-        _meet(box, other, FOREIGN_MARGIN)
+        _meet(outer, _with_sheets(tree, index, other), FOREIGN_MARGIN)
         for index, other in taken.items()
         if index != frame and not members <= tree.members[index] and not tree.members[index] <= members
     )
+
+
+def _with_sheets(tree: FrameTree, frame: int, box: Box) -> Box:
+    """Return a box with the sheets that show behind it."""
+    reach = tree.sheets(frame)
+    return Box(x=box.x, y=box.y - reach, width=box.width + reach, height=box.height + reach)
 
 
 def _align(tree: FrameTree, taken: dict[int, Box], obstacles: Sequence[tuple[int, Box]]) -> None:
@@ -130,7 +136,7 @@ def title_strips(tree: FrameTree, placed: Iterable[FramePlacement]) -> list[Box]
             continue
         strips.append(_title_strip(tree, index, box.x, box.y, is_continued=frame.is_continued))
         # The sheets behind a repeat show above it and right of it.
-        sheets = SHEETS if tree.frames[index].kind == "fold" else 0.0
+        sheets = tree.sheets(index)
         strips.append(Box(x=box.x, y=box.y, width=0.0, height=box.height))
         strips.append(Box(x=box.x + box.width, y=box.y - sheets, width=sheets, height=box.height))
         strips.append(Box(x=box.x, y=box.y - sheets, width=box.width, height=sheets))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from neural_flow.drawing import Frame, Sizes
-from neural_flow.layout._base import FRAME_PADDING
+from neural_flow.layout._base import FRAME_PADDING, SHEETS
 from neural_flow.layout.grid import Grid
 
 TITLE_SPACE = 1.0
@@ -33,6 +33,10 @@ class FrameTree:
         """Return the room between the upper border and what the frame holds."""
         height = self.title_height[frame]
         return FRAME_PADDING + (height + TITLE_SPACE if height else 0.0)
+
+    def sheets(self, frame: int) -> float:
+        """Return how far the sheets behind a repeat reach beyond its box, up and to the right."""
+        return SHEETS if self.frames[frame].kind == "fold" else 0.0
 
     def path(self, node: int) -> tuple[int, ...]:
         """Return the frames that hold ``node``, outermost first."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from neural_flow.drawing import Point, Sizes
 from neural_flow.layout._base import CLEARANCE
+from neural_flow.layout.frames import FrameTree
 from neural_flow.layout.graph import FlowGraph
 from neural_flow.layout.u_find import UShape
+from neural_flow.layout.u_frames import left_end, room_before, run_reach
 from neural_flow.layout.u_place import (
     LABEL_SPACE,
     RING_GAP,
@@ -19,7 +21,6 @@ from neural_flow.layout.u_place import (
     place_branches,
     place_detours,
     place_run,
-    row_boxes,
 )
 
 INDENT = 15.0
@@ -28,6 +29,8 @@ ENTRY = 13.0
 GUTTER_SPACE = 9.0
 TEXT_SPACE = 12.0
 BORDER_SPACE = 8.0
+FRAME_SPACE = 5.0
+"""White between the frames of the way down and those of the way up."""
 
 
 def can_be_compact(graph: FlowGraph, shape: UShape) -> bool:
@@ -47,13 +50,13 @@ def can_be_compact(graph: FlowGraph, shape: UShape) -> bool:
     return all(graph.nodes[run[0]].role == "ring" for run in shape.right)
 
 
-def place_compact(graph: FlowGraph, shape: UShape, sizes: Sizes, spacing: USpacing, framed: frozenset[int]) -> UPlaces:
+def place_compact(graph: FlowGraph, shape: UShape, sizes: Sizes, spacing: USpacing, tree: FrameTree) -> UPlaces:
     """Return the places of a compact U; stages of the first level that no frame holds stand outside the rest."""
     places = new_places(graph, shape, sizes, spacing)
-    base = _place_left(places, framed)
-    _place_right(places, framed, base)
+    base = _place_left(places, frozenset(node for members in tree.members for node in members))
+    _place_right(places, tree, base)
     place_detours(places)
-    _place_rows(places)
+    _place_rows(places, tree)
     place_branches(places)
     return places
 
@@ -72,23 +75,28 @@ def _place_left(places: UPlaces, framed: frozenset[int]) -> float:
     return base
 
 
-def _place_right(places: UPlaces, framed: frozenset[int], base: float) -> None:
+def _place_right(places: UPlaces, tree: FrameTree, base: float) -> None:
     """Place the runs of the way up so that they end below each other, and the bottom run under its merge."""
     shape = places.shape
-    tail = _tail(places, framed)
+    tail = _tail(places, frozenset(node for members in tree.members for node in members))
     place_run(places, shape.bottom, base + INDENT * shape.depth)
     ends: list[float] = []
     widths: list[float] = []
     # Lines up run along the left end of the right half: nothing of the left half may reach there.
     divide = max(_right_end(places, run) for run in shape.left) + places.spacing.skip_length
+    frames_end = left_end(places, tree) + FRAME_SPACE
+    outside = _outside(shape, tree)
     for level, run in enumerate(shape.right):
         bridge = shape.bridges[level]
         place_run(places, run, 0.0)
         widths.append(places.right(run[len(run) - 1 - (tail if not level else 0)]))
         stops = sum(places.sizes[node].width + RING_GAP for node in bridge.stops) + (RING_GAP if bridge.stops else 0.0)
-        least = divide + stops
-        if level == shape.depth - 1:
-            least = max(least, places.centre(shape.bottom[-1]) - places.sizes[run[0]].width / 2)
+        room = max(room_before(places, tree, node) for node in (*bridge.stops, run[0]))
+        least = max(divide, frames_end + room) + stops
+        if level == shape.depth - 1 and outside:
+            last = shape.bottom[-1]
+            start = max(places.x[last], frames_end) if len(outside) < len(shape.bottom) else places.x[last]
+            least = max(least, start + (places.sizes[last].front_width - places.sizes[run[0]].width) / 2)
         ends.append(least + widths[-1] + INDENT * level)
     end = max(ends)
     for level, run in enumerate(shape.right):
@@ -98,8 +106,20 @@ def _place_right(places: UPlaces, framed: frozenset[int], base: float) -> None:
             start -= RING_GAP + places.sizes[node].width
             places.x[node] = start
     shift = places.centre(shape.right[-1][0]) - places.centre(shape.bottom[-1])
-    for node in shape.bottom:
+    for node in outside:
         places.x[node] += shift
+
+
+def _outside(shape: UShape, tree: FrameTree) -> list[int]:
+    """Return the stages of the bottom that stand under the merge above: all, or those past the frames of the way down.
+
+    Where these hold the whole bottom, its line runs to the right and up between the rows.
+    """
+    left = {node for run in shape.left for node in run}
+    frames = [frame for frame in tree.path(shape.bottom[0]) if not left.isdisjoint(tree.members[frame])]
+    held = {node for frame in frames for node in tree.members[frame]}
+    first = next((index for index, node in enumerate(shape.bottom) if node not in held), len(shape.bottom))
+    return shape.bottom[first:] if held.isdisjoint(shape.bottom[first:]) else shape.bottom
 
 
 def _right_end(places: UPlaces, run: list[int]) -> float:
@@ -115,36 +135,24 @@ def _tail(places: UPlaces, framed: frozenset[int]) -> int:
     return next(index for index, node in enumerate(reversed(run)) if node in framed)
 
 
-def _place_rows(places: UPlaces) -> None:
+def _place_rows(places: UPlaces, tree: FrameTree) -> None:
     shape = places.shape
-    axis = 0.0
+    axis = low_left = low_right = 0.0
     for level in range(shape.depth + 1):
         left = shape.left[level] if level < shape.depth else shape.bottom
         right = [*shape.right[level], *shape.bridges[level].stops] if level < shape.depth else shape.bottom
+        reach_left, reach_right = run_reach(places, tree, left, level), run_reach(places, tree, right, level)
         if level:
-            upper_left, upper_right = shape.left[level - 1], shape.right[level - 1]
-            low_left, low_right = _reach(places, upper_left)[1], _reach(places, upper_right)[1]
             border = BORDER_SPACE if places.spacing.row_gap > USpacing().row_gap else 0.0
-            down = low_left + GUTTER_SPACE + TEXT_SPACE + border - _reach(places, left)[0]
-            up = low_right + GUTTER_SPACE + TEXT_SPACE + border - _reach(places, right)[0]
+            down = low_left + GUTTER_SPACE + TEXT_SPACE + border - reach_left[0]
+            up = low_right + GUTTER_SPACE + TEXT_SPACE + border - reach_right[0]
             above = axis
             axis = above + max(down, up)
             places.down_gutters.append(above + low_left + TEXT_SPACE + border / 2)
-            places.up_gutters.append(axis + _reach(places, right)[0] - GUTTER_SPACE - border / 2)
+            places.up_gutters.append(axis + reach_right[0] - GUTTER_SPACE - border / 2)
+        low_left, low_right = reach_left[1], reach_right[1]
         for node in [*left, *right]:
             places.y[node] = axis
-        row = {*left, *right}
-        for node in row:
-            places.y[node] = axis
-
-
-def _reach(places: UPlaces, run: list[int]) -> tuple[float, float]:
-    """Return how far bodies, labels and detours of a run reach above and below its axis."""
-    before = {node: places.y[node] for node in run}
-    boxes = row_boxes(places, run)
-    for node, axis in before.items():
-        places.y[node] = axis
-    return min(box.y for box in boxes), max(box.y + box.height for box in boxes)
 
 
 def compact_way(places: UPlaces, source: int, target: int) -> list[Point]:

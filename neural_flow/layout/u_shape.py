@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from neural_flow.drawing import Box, Diagram, FramePlacement, Layout, LayoutOptions, Placement, Point, Sizes
-from neural_flow.layout._base import CLEARANCE, FRAME_PADDING, LAYOUT_STYLES, MIN_PORT_PITCH
+from neural_flow.layout._base import CLEARANCE, LAYOUT_STYLES, MIN_PORT_PITCH
 from neural_flow.layout.frame_places import place_frames, title_strips
-from neural_flow.layout.frames import TITLE_INSET, FrameTree, build_tree
+from neural_flow.layout.frames import FrameTree, build_tree
 from neural_flow.layout.graph import FlowGraph, build_graph, split_diagram
 from neural_flow.layout.labels import place_arrow_labels
 from neural_flow.layout.layered import lay_out_part
@@ -16,10 +16,10 @@ from neural_flow.layout.routing import simplify
 from neural_flow.layout.sheet import Sheet, extent, finish, make_routes, pack
 from neural_flow.layout.u_compact import can_be_compact, compact_way, place_compact
 from neural_flow.layout.u_find import UShape, find_u
+from neural_flow.layout.u_frames import frame_boxes
 from neural_flow.layout.u_place import CARD_GAP, LABEL_SPACE, LANE_SPACE, UPlaces, USpacing, place_u
 
 TAP_REACH = 9.0
-LABEL_PADDING = 5.6
 SPACINGS = (
     USpacing(),
     USpacing(skip_length=23.0),
@@ -106,12 +106,11 @@ def _place_clear_of_frames(
     for usual in SPACINGS:
         spacing = replace(usual, tightness=tightness)
         if is_compact:
-            framed = frozenset(node for members in tree.members for node in members)
-            places = place_compact(graph, shape, sizes, spacing, framed)
+            places = place_compact(graph, shape, sizes, spacing, tree)
         else:
             places = place_u(graph, shape, sizes, spacing)
         rings = [node for node in range(graph.num_nodes) if places.is_ring(node)]
-        frames = place_frames(tree, _frame_boxes(places, tree), _obstacles(places), rings=rings)
+        frames = place_frames(tree, frame_boxes(places, tree), _obstacles(places), rings=rings)
         num_boxes = sum(not frame.is_bracket for frame in frames)
         if best is None or num_boxes > best[0]:
             best = (num_boxes, places, frames)
@@ -128,36 +127,6 @@ def _obstacles(places: UPlaces) -> list[tuple[int, Box]]:
         for box in (places.body(node), places.label(node))
         if box is not None
     ]
-
-
-def _frame_boxes(places: UPlaces, tree: FrameTree) -> dict[int, Box]:
-    """Return the boxes round the members of each frame: bodies, labels and the lanes of detours between members."""
-    boxes: dict[int, Box] = {}
-    for frame in range(len(tree.frames) - 1, -1, -1):
-        members = tree.members[frame]
-        inside = [boxes[child] for child in boxes if tree.parent[child] == frame]
-        bodies = [places.body(node) for node in members]
-        labels = [label for node in members if (label := places.label(node))]
-        lanes = [
-            places.y[places.graph.source[edge]] + lane
-            for edge, lane in places.detours.items()
-            if places.graph.target[edge] in members
-        ]
-        # A label weighs less than a body: it may stand nearer to the border.
-        left = min([box.x - FRAME_PADDING for box in [*bodies, *inside]] + [box.x - LABEL_PADDING for box in labels])
-        right = max(
-            [box.x + box.width + FRAME_PADDING for box in [*bodies, *inside]]
-            + [box.x + box.width + LABEL_PADDING for box in labels]
-        )
-        top = min([box.y for box in [*bodies, *labels, *inside]] + lanes) - tree.top_room(frame)
-        low = max(
-            [box.y + box.height + FRAME_PADDING for box in [*bodies, *inside]]
-            + [box.y + box.height + LABEL_PADDING for box in labels]
-            + [lane + LABEL_PADDING for lane in lanes]
-        )
-        width = max(right - left, tree.title_width[frame] + 2 * TITLE_INSET)
-        boxes[frame] = Box(x=left, y=top, width=width, height=low - top)
-    return boxes
 
 
 def _way(places: UPlaces, edge: int) -> list[Point]:

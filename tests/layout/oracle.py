@@ -436,13 +436,14 @@ def frame_faults(layout, diagram, sizes):
     for place in layout.frames:
         if not place.is_bracket:
             boxes[place.frame_id].append(place.box)
+    outer = {key: [_with_sheets(frames[key], box) for box in parts] for key, parts in boxes.items()}
     for key, parts in boxes.items():
         for place in layout.placements:
             for name, box in (("body", place.body), ("label", place.label)):
                 if box is None:
                     continue
                 inside = any(_contains(part, box) for part in parts)
-                touching = any(overlap_pairs([part], [box]) for part in parts)
+                touching = bool(overlap_pairs(outer[key], [box]))
                 if place.node_id in members[key] and not inside and key not in bracketed | scattered:
                     found.append(f"frame {key} leaves out {name} {place.node_id}")
                 if place.node_id not in members[key] and touching:
@@ -454,11 +455,17 @@ def frame_faults(layout, diagram, sizes):
             # Frames that overlap as sets may still nest within one part of the figure.
             if not is_nested and any(
                 not _contains(boxes[first][a], boxes[second][b]) and not _contains(boxes[second][b], boxes[first][a])
-                for a, b in overlap_pairs(boxes[first], boxes[second])
+                for a, b in overlap_pairs(outer[first], outer[second])
             ):
                 found.append(f"frames {first} and {second} meet")
     found += _title_faults(layout, sizes)
     return found
+
+
+def _with_sheets(frame, box):
+    """Return what a repeat covers: two sheets show above its box and right of it."""
+    reach = 5.0 if frame.kind == "fold" else 0.0
+    return type(box)(x=box.x, y=box.y - reach, width=box.width + reach, height=box.height + reach)
 
 
 def _contains(outer, inner):

@@ -63,6 +63,26 @@ def test_the_cheapest_rows_within_a_limit_are_found(ruler, limit):
     assert cost_of(ruler, found, limit) == pytest.approx(min(cost_of(ruler, cuts, limit) for cuts in every))
 
 
+def test_a_row_may_start_further_back_where_fewer_lines_enter_it():
+    """Two layers with the lines that enter before them are too long; with the layer before, where none enter, not."""
+    ends = [0.0, 10.0, 20.0, 30.0]
+    none = [0.0] * 4
+    ruler = Ruler(
+        positions=ends,
+        penalties=none,
+        frame_penalties=none,
+        costs=none,
+        lows=[0.0] * 3,
+        highs=[10.0] * 3,
+        starts=ends,
+        ends=ends,
+        enters=[0.0, 11.0, 0.0, 0.0],
+        leaves=none,
+    )
+    assert ruler.row_length(1, 3) > 30.0 >= ruler.row_length(0, 3)
+    assert cuts_within(ruler, 30.0) == []
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_even_cuts_make_rows_of_one_length(count):
     diagram, sizes = diagrams.chain(30)

@@ -211,6 +211,62 @@ def test_any_u_is_drawn_without_a_fault(data):
     assert oracle.crossings(layout, diagram) == 0
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_u_of_repeats_keeps_every_frame_a_box(data):
+    """Blocks with residuals in repeats, all levels of a side in a group or none, a foreign stage at the bottom."""
+    build = diagrams.Builder()
+    levels = data.draw(st.integers(2, 4))
+    last, skips, groups = build.card("in", planes=1, resolution=256), [], ([], [])
+    folds = []
+
+    def block(last, level, group):
+        first = build.card("x" * data.draw(st.integers(0, 16)), width=data.draw(st.floats(20, 60)), planes=3,
+                           height=data.draw(st.floats(20, 60)), resolution=256 >> level)  # fmt: skip
+        build.arrow(last, first)
+        members, last = [], first
+        for _ in range(data.draw(st.integers(1, 3))):
+            card = build.card("conv", data.draw(st.floats(20, 60)), resolution=256 >> level)
+            build.arrow(last, card)
+            last = card
+            members.append(card)
+        ring = build.ring("add")
+        build.arrow(last, ring)
+        build.arrow(first, ring, "skip")
+        members.append(ring)
+        folds.append(members)
+        group += [first, *members]
+        return ring
+
+    for level in range(levels):
+        last = block(last, level, groups[0])
+        skips.append(last)
+    last = block(last, levels, groups[0])
+    if data.draw(st.booleans()):
+        up = build.card("upsample", data.draw(st.floats(20, 60)), resolution=256 >> levels)
+        build.arrow(last, up)
+        last = up
+    for level in reversed(range(levels)):
+        ring = build.ring("add")
+        build.arrow(last, ring)
+        build.arrow(skips[level], ring, "skip")
+        groups[1].append(ring)
+        last = build.card("up", 40, resolution=256 >> level)
+        build.arrow(ring, last)
+        groups[1].append(last)
+    parents = [None, None]
+    if data.draw(st.booleans()):
+        parents = [build.frame("group", name, group) for name, group in zip(("down", "up"), groups, strict=True)]
+    for members in folds:
+        build.frame("fold", "z" * data.draw(st.integers(1, 20)), members, "×2", parents[0])
+    diagram, sizes = build.done()
+    layout = lay_out_u(diagram, sizes, LayoutOptions(max_width=300.0))
+    assert layout.style == "u"
+    assert oracle.faults(layout, diagram, sizes) == []
+    assert not any(frame.is_bracket for frame in layout.frames)
+    assert oracle.crossings(layout, diagram) == 0
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(diagrams.diagrams())
 def test_any_diagram_is_drawn_without_a_fault(made):
