@@ -22,9 +22,26 @@ _UNDER = {"return": 0.0, "merge": 0.01, "branch": 0.02, "skip": 0.03, "primary":
 RING_WORDS = {
     "concat": "concat", "add": "add", "mul": "multiply", "sub": "subtract", "div": "divide",
     "matmul": "matrix product", "attention": "attention", "mean": "mean", "max": "maximum", "min": "minimum",
-    "where": "select",
+    "where": "select", "cosine_similarity": "cosine similarity", "pairwise_distance": "distance", "cdist": "distances",
+    "dist": "distance", "pow": "power", "kron": "Kronecker product", "remainder": "remainder", "fmod": "remainder",
+    "logical_or": "or", "logical_xor": "exclusive or", "eq": "equal", "ne": "not equal", "lt": "less", "gt": "greater",
+    "le": "less or equal", "ge": "greater or equal", "cross_entropy": "cross entropy", "mse_loss": "squared error",
+    "l1_loss": "absolute error", "kl_div": "KL divergence",
 }  # fmt: skip
-_GLYPHS = {"concat": "C", "sub": "−", "div": "÷", "matmul": "@", "attention": "A", "mean": "μ", "where": "?"}
+_GLYPHS = {
+    "concat": "C", "sub": "−", "div": "÷", "matmul": "@", "attention": "A", "mean": "μ", "where": "?", "max": "∨",
+    "min": "∧", "cosine_similarity": "∠", "pairwise_distance": "↔", "cdist": "↔", "dist": "↔", "pow": "^", "kron": "⊗",
+    "remainder": "%", "fmod": "%", "logical_or": "|", "logical_xor": "⊕", "eq": "=", "ne": "≠", "lt": "<", "gt": ">",
+    "le": "≤", "ge": "≥", "cross_entropy": "H",
+}  # fmt: skip
+_TAKEN = frozenset("CA")
+"""Letters that stand for a known operation: no other one begins with them."""
+
+
+def glyph_of(symbol: str) -> str:
+    """Return what is written in the ring of an operation: its sign, else the first free letter of its name."""
+    letters = (letter for letter in symbol.upper() if letter.isalpha() and letter not in _TAKEN)
+    return _GLYPHS.get(symbol) or next(letters, "∘")
 
 
 def label_of(arrow: Arrow, look: Look) -> str:
@@ -157,7 +174,7 @@ def ring_at(center: Point, symbol: str, theme: Theme) -> list[Mark]:
     elif symbol in ("mul", "gate", "×"):
         marks.append(_strokes(saltire(x, y, theme.ring_glyph_size - 2.0), theme))
     else:
-        glyph = _GLYPHS.get(symbol) or symbol[:1].upper() or "∘"
+        glyph = glyph_of(symbol)
         size = theme.ring_glyph_size
         marks.append(
             Text(x=x, y=y + size * 0.365, text=glyph, size=size, weight="bold", color=theme.merge, anchor="middle")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from neural_flow.drawing import Box, Mark, Rect, Text
@@ -13,6 +15,10 @@ from neural_flow.summaries._planes import IMAGE_LAYER, badge_marks
 from neural_flow.text_metrics import ellipsize, text_width
 
 _WIDTH, _HEIGHT = 72.0, 34.0
+_TEXT_SIZE = 5.0
+_NAME_GAP, _NUMBER_GAP = 2.5, 2.0
+_MIN_BAR = 0.4
+_CLOSE = 0.01
 _MAX_BARS = 5
 _MIN_VOCABULARY = 256
 _MAX_CLASSES = 32768
@@ -73,39 +79,41 @@ class ClassLogits:
 
     @staticmethod
     def size(summary: Summary, context: SummaryContext) -> tuple[float, float]:
-        """Return 72 pt by as many rows as there are bars; two where no class stands out."""
-        num_rows = 2 if summary.facts["is_flat"] else len(summary.facts["names"])
-        return _WIDTH, _HEIGHT * num_rows / _MAX_BARS
+        """Return what words and bars take of 72 pt, by as many rows as there are; two where no class stands out."""
+        pitch = _HEIGHT / _MAX_BARS
+        if summary.facts["is_flat"]:
+            lines = _flat_lines(summary)
+            return max(text_width(line, _TEXT_SIZE) for line in lines), pitch * len(lines)
+        return _rows(summary, _WIDTH, _TEXT_SIZE).width, pitch * len(summary.facts["names"])
 
     @staticmethod
     def draw(summary: Summary, box: Box, style: DrawStyle) -> tuple[Mark, ...]:
         """Draw a row for each class: its name, a bar and the probability."""
         if summary.facts["is_flat"]:
             return (*_flat_marks(summary, box, style), *badge_marks(summary, box, style))
+        rows = _rows(summary, _WIDTH, style.small_size)
+        if abs(rows.width - box.width) > _CLOSE:
+            rows = _rows(summary, box.width, style.small_size)
         shares = summary.arrays["shares"].tolist()
-        names = [ellipsize(name, style.small_size, "regular", box.width * 0.42) for name in summary.facts["names"]]
-        number_width = text_width("100 %", style.small_size)
-        name_width = max(text_width(name, style.small_size) for name in names)
-        left = box.x + name_width + 2.5
-        room = box.width - name_width - 2.5 - number_width - 2.0
-        pitch = box.height / len(names)
+        left = box.x + rows.left
+        pitch = box.height / len(rows.names)
         marks: list[Mark] = []
-        for index, (name, share) in enumerate(zip(names, shares, strict=True)):
+        for index, (name, share) in enumerate(zip(rows.names, shares, strict=True)):
             middle = box.y + pitch * (index + 0.5)
             baseline = middle + style.small_size * 0.36
             bar = Rect(
                 x=left,
                 y=middle - pitch * 0.31,
-                width=max(room * share, 0.4),
+                width=max(rows.room * share, _MIN_BAR),
                 height=pitch * 0.62,
                 fill=style.accent if index == 0 else style.sub,
                 layer=IMAGE_LAYER,
             )
             marks += [
-                Text(x=left - 2.5, y=baseline, text=name, size=style.small_size, color=style.ink, anchor="end"),
+                Text(x=left - _NAME_GAP, y=baseline, text=name, size=style.small_size, color=style.ink, anchor="end"),
                 bar,
                 Text(
-                    x=bar.x + bar.width + 2.0,
+                    x=bar.x + bar.width + _NUMBER_GAP,
                     y=baseline,
                     text=percent(share),
                     size=style.small_size,
@@ -113,6 +121,26 @@ class ClassLogits:
                 ),
             ]
         return (*marks, *badge_marks(summary, box, style))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Names as shown, where their bars start, how long one of 100 % is, and how far the longest row reaches."""
+
+    names: list[str]
+    left: float
+    room: float
+    width: float
+
+
+def _rows(summary: Summary, width: float, text_size: float) -> _Rows:
+    """Return rows of which one of 100 % would be ``width`` long."""
+    names = [ellipsize(name, text_size, "regular", width * 0.42) for name in summary.facts["names"]]
+    left = max(text_width(name, text_size) for name in names) + _NAME_GAP
+    room = width - left - text_width("100 %", text_size) - _NUMBER_GAP
+    shares = summary.arrays["shares"].tolist()
+    ends = [max(room * share, _MIN_BAR) + _NUMBER_GAP + text_width(percent(share), text_size) for share in shares]
+    return _Rows(names=names, left=left, room=room, width=left + max(ends))
 
 
 def percent(share: float) -> str:
@@ -123,9 +151,13 @@ def percent(share: float) -> str:
     return f"{whole} %"
 
 
+def _flat_lines(summary: Summary) -> tuple[str, str]:
+    return f"{summary.facts['words']},", f"none above {percent(_MIN_SHARE)}"
+
+
 def _flat_marks(summary: Summary, box: Box, style: DrawStyle) -> list[Mark]:
     """Say that no class stands out, as in a model without training: five bars without length say less."""
-    lines = (f"{summary.facts['words']},", f"none above {percent(_MIN_SHARE)}")
+    lines = _flat_lines(summary)
     pitch = box.height / len(lines)
     return [
         Text(x=box.x, y=box.y + pitch * (row + 0.5) + style.small_size * 0.36, text=line, size=style.small_size,

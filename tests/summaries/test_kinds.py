@@ -190,6 +190,24 @@ def test_bars_show_the_most_probable_classes() -> None:
     assert percent(float(best.values[0])) in texts
 
 
+@pytest.mark.parametrize("scale", [0.1, 1.0, 20.0])
+def test_class_scores_are_as_wide_as_what_is_drawn_of_them(scale: float) -> None:
+    """A label beside them stands near, and the lengths of bars stay the same in a wider box."""
+    for num_classes, labels in ((3, ("cat", "dog", "a name of many words")), (20, ()), (1000, ())):
+        summary = summary_of(random(num_classes) * scale, replace(OUTPUT, name="logits", labels=labels))
+        width, _ = SUMMARIES.get(summary.kind).size(summary, PLAIN)
+        ends = [mark.x + mark.width for mark in marks_of(summary) if isinstance(mark, Rect)]
+        ends += [
+            mark.x + text_width(mark.text, mark.size)
+            for mark in marks_of(summary)
+            if isinstance(mark, Text) and mark.anchor == "start"
+        ]
+        assert max(ends) == pytest.approx(width)
+        assert width <= 72.0
+        bars, wide = ([m.width for m in marks_of(summary, to) if isinstance(m, Rect)] for to in (None, 72.0))
+        assert bars == pytest.approx(wide)
+
+
 def test_probabilities_are_not_squashed_twice() -> None:
     shares = torch.tensor([0.7, 0.2, 0.1])
     assert summary_of(shares, OUTPUT).arrays["shares"] == pytest.approx([0.7, 0.2, 0.1])
