@@ -21,12 +21,13 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagramNode:
-    """A card or a ring. A card shows ``stage_id``; ``stage_ids`` are all stages it stands for."""
+    """A card or a ring. A card shows ``stage_id``; ``stage_ids`` and ``join_ids`` are all that it stands for."""
 
     node_id: int
     role: Literal["card", "ring"]
     stage_id: int | None = None
     stage_ids: tuple[int, ...] = ()
+    join_ids: tuple[int, ...] = ()
     label: str = ""
     symbol: str = ""
     """Rings: ``concat``, ``add``, ``mul``, ``matmul``, ``mean``, ... Cards: empty."""

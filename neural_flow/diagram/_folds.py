@@ -8,7 +8,7 @@ later members read their predecessor; lines between members vanish.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from neural_flow.diagram._members import Members, find_members
 from neural_flow.diagram._sketch import Key, Sketch
@@ -43,51 +43,100 @@ def _outer_first(folds: Sequence[Fold]) -> list[Fold]:
     return sorted(folds, key=depth)
 
 
+@dataclass(slots=True)
+class _Lines:
+    """The lines of all members by what they become; ends are items of the representative, None for an odd card."""
+
+    entering: list[tuple[Key, Key | None, Flow, int]] = field(default_factory=list[tuple[Key, Key | None, Flow, int]])
+    leaving: list[tuple[Key | None, Key, Flow]] = field(default_factory=list[tuple[Key | None, Key, Flow]])
+    handed_on: dict[tuple[Key, Key], Flow] = field(default_factory=dict[tuple[Key, Key], Flow])
+    """(exit, entry) by what members read of earlier ones."""
+
+    latest: dict[Key, dict[Key, int]] = field(default_factory=dict[Key, dict[Key, int]])
+    """By entry and exit, the last member that reads so."""
+
+    from_odd: dict[Key, Flow] = field(default_factory=dict[Key, Flow])
+    """Entries that read what the representative does not have."""
+
+    turns: dict[tuple[Key, Key], None] = field(default_factory=dict[tuple[Key, Key], None])
+    """(exit, entry) by what members read of the one before them."""
+
+
 def _fold_once(sketch: Sketch, fold: Fold, members: Members) -> list[Key]:
     """Rewire the lines of all members to the representative; return its items."""
     drawn = members.representative
     kept = members.keys[drawn]
-    handed_on: dict[tuple[Key, Key], Flow] = {}  # (exit, entry) by what members read of earlier ones
-    latest: dict[Key, dict[Key, int]] = {}  # by entry and exit, the last member that reads so
-    from_odd: dict[Key, Flow] = {}  # entries that read what the representative does not have
-    entering: list[tuple[Key, Key | None, Flow, int]] = []
-    leaving: list[tuple[Key | None, Key, Flow]] = []
+    lines = _sort_lines(sketch, members)
+    exit_key = _exit(sketch, lines.handed_on, kept)
+    for entry, flow in lines.from_odd.items():
+        lines.handed_on.setdefault((exit_key, entry), flow)
+        lines.latest.setdefault(entry, {}).setdefault(exit_key, 0)
+    several = [target for _, target, _ in lines.leaving if target[0] == "join" and len(sketch.into[target]) > 1]
+    several += [key for key in kept if key[0] == "join" and key in lines.latest]
+    readers = _readers(lines.latest)
+    _drop_members(sketch, members, drawn)
+    _add_entering(sketch, lines, {} if fold.kind == "loop" else readers, kept)
+    for shown, target, flow in lines.leaving:
+        source = shown if shown is not None else exit_key
+        sketch.link(source, target, replace(flow, source=source))
+    for key in several:
+        sketch.items[key].was_many = True
+    for key in readers:
+        sketch.items[key].is_handed_on = True
+    if fold.kind == "loop":
+        sketch.returns |= {(key, entry): None for key, entry in lines.turns if entry in readers.get(key, ())}
+    return kept
+
+
+def _sort_lines(sketch: Sketch, members: Members) -> _Lines:
+    lines = _Lines()
     for number, keys in enumerate(members.keys):
         for key in keys:
             for source, flow in sketch.into[key].items():
                 other = members.number_of.get(source)
                 if other is None:
-                    if number != drawn:
-                        entering.append((source, members.shown_by.get(key), flow, number))
+                    if number != members.representative:
+                        lines.entering.append((source, members.shown_by.get(key), flow, number))
                 elif other != number:
-                    ends = members.shown_by.get(source), members.shown_by.get(key)
-                    if ends[0] is not None and ends[1] is not None:
-                        handed_on.setdefault((ends[0], ends[1]), flow)
-                        latest.setdefault(ends[1], {})[ends[0]] = number
-                    elif ends[1] is not None:
-                        from_odd.setdefault(ends[1], flow)
-            if number != drawn:
-                leaving += [
-                    (members.shown_by.get(key), target, flow)
+                    _add_handed_on(lines, members, source, key, flow)
+            if number != members.representative:
+                lines.leaving += [
+                    (shown, target, flow)
                     for target, flow in sketch.out[key].items()
                     if target not in members.number_of
+                    for shown in _shown_ends(sketch, members, key)
                 ]
-    exit_key = _exit(sketch, handed_on, kept)
-    for entry, flow in from_odd.items():
-        handed_on.setdefault((exit_key, entry), flow)
-        latest.setdefault(entry, {}).setdefault(exit_key, 0)
-    several = [target for _, target, _ in leaving if target[0] == "join" and len(sketch.into[target]) > 1]
-    _drop_members(sketch, members, drawn)
-    _add_entering(sketch, entering, _readers(latest), kept)
-    for shown, target, flow in leaving:
-        source = shown if shown is not None else exit_key
-        sketch.link(source, target, replace(flow, source=source))
-    for key in several:
-        sketch.items[key].was_many = True
-    if fold.kind == "loop" and handed_on:
-        entry = min((entry for _, entry in handed_on), key=lambda key: sketch.items[key].time)
-        sketch.returns[exit_key, entry] = None
-    return kept
+    return lines
+
+
+def _add_handed_on(lines: _Lines, members: Members, source: Key, target: Key, flow: Flow) -> None:
+    number = members.number_of[target]
+    exit_key, entry = members.shown_by.get(source), members.shown_by.get(target)
+    if entry is None:
+        return
+    if exit_key is None:
+        lines.from_odd.setdefault(entry, flow)
+        return
+    lines.handed_on.setdefault((exit_key, entry), flow)
+    lines.latest.setdefault(entry, {})[exit_key] = number
+    if number == members.number_of[source] + 1:
+        lines.turns[exit_key, entry] = None
+
+
+def _shown_ends(sketch: Sketch, members: Members, key: Key) -> Sequence[Key | None]:
+    """Return what shows the value of an item: a join that the representative lacks is shown by what it joins."""
+    found: dict[Key | None, None] = {}
+    pending, seen = [key], {key}
+    while pending:
+        at = pending.pop()
+        shown = members.shown_by.get(at)
+        if shown is not None or at[0] == "stage":
+            found[shown] = None
+            continue
+        sources = [source for source in sketch.into[at] if source in members.number_of and source not in seen]
+        seen.update(sources)
+        pending += sources
+    return [shown for shown in found if shown is not None] or [None]
 
 
 def _drop_members(sketch: Sketch, members: Members, drawn: int) -> None:
@@ -96,12 +145,13 @@ def _drop_members(sketch: Sketch, members: Members, drawn: int) -> None:
         for key in keys:
             if number == drawn:
                 continue
-            shown = members.shown_by.get(key) or shown
-            item = sketch.items[key]
-            if shown is not None and key[0] == "stage":
-                sketch.items[shown].stage_ids += item.stage_ids
-            target = members.shown_by.get(key)
+            item, target = sketch.items[key], members.shown_by.get(key)
+            if key[0] == "stage":
+                shown = target or shown  # an odd card is shown by the one before it
+                if shown is not None:
+                    sketch.items[shown].stage_ids += item.stage_ids
             if target is not None:
+                sketch.items[target].join_ids += item.join_ids
                 sketch.items[target].first_time = min(sketch.items[target].first_time, item.first_time)
             sketch.remove(key)
 
@@ -126,32 +176,26 @@ def _readers(latest: dict[Key, dict[Key, int]]) -> dict[Key, list[Key]]:
     return readers
 
 
-def _add_entering(
-    sketch: Sketch,
-    entering: Sequence[tuple[Key, Key | None, Flow, int]],
-    readers: dict[Key, list[Key]],
-    kept: Sequence[Key],
-) -> None:
+def _add_entering(sketch: Sketch, lines: _Lines, readers: dict[Key, list[Key]], kept: Sequence[Key]) -> None:
     """Lead what members read from outside to the representative."""
-    feeding: dict[Key, dict[Key, Flow]] = {exit_key: {} for exit_key in readers}
-    for source, target, flow, number in entering:
+    for source, target, flow, _ in lines.entering:
         if target is not None:
             sketch.link(source, target, replace(flow, target=target))
-        if number == 0:
-            for exit_key, entries in readers.items():
-                # a read of the first member that has no place of its own feeds what members hand on
-                if target in entries or (target is None and len(readers) == 1):
-                    feeding[exit_key].setdefault(source, flow)
-    for exit_key, entries in readers.items():
+    for entries in readers.values():
+        first = [
+            (source, target, flow)
+            for source, target, flow, number in lines.entering
+            # a read of the first member that has no place of its own feeds what members hand on
+            if number == 0 and (target in entries or (target is None and len(readers) == 1))
+        ]
         for entry in entries:
-            outside = [source for source in sketch.into[entry] if source in feeding[exit_key]]
-            if not outside:
-                for source, flow in feeding[exit_key].items():
+            if not any(source in sketch.into[entry] for source, _, _ in first):
+                for source, _, flow in first:
                     sketch.link(source, entry, Flow(source=source, target=entry, tensors=flow.tensors))
-    for source, target, flow, _ in entering:
+    for source, target, flow, _ in lines.entering:
         if target is None and not any(key in sketch.out[source] for key in kept):
-            first = next(key for key in kept if key[0] == "stage")
-            sketch.link(source, first, replace(flow, target=first))
+            first_card = next(key for key in kept if key[0] == "stage")
+            sketch.link(source, first_card, replace(flow, target=first_card))
 
 
 def _close_or_open(sketch: Sketch, fold: Fold, keys: list[Key]) -> None:

@@ -20,6 +20,9 @@ INSIDE = "(inside)"
 Signature = tuple[str, str, str, frozenset[Key]]
 """(tail or head; symbol; path; the stages of its member at this side, as the representative shows them)"""
 
+Place = tuple[Signature, int]
+"""Which of the joins of one signature in its member a join is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
@@ -54,26 +57,34 @@ class _Side:
         return self.counts[self.signatures[key]] if key in self.signatures else 0
 
 
-def place_joins(sketch: Sketch, fold: Fold, members: Numbering) -> None:
-    """Add the joins that repeat with the members to ``members``."""
+def place_joins(sketch: Sketch, fold: Fold, members: Numbering) -> dict[Key, Place]:
+    """Add the joins that repeat with the members to ``members``; return the place of each."""
     joins = [key for key in sketch.keys_by_time("join") if sketch.into[key]]
     homes = {key: home for key in joins if (home := _home(sketch.items[key].path, members.homes)) is not None}
     tail, head = _tails(sketch, joins, members, homes), _heads(sketch, joins, members, homes)
     chosen = _choose(sketch, fold, joins, homes, tail, head, members)
-    drawn = fold.representative
-    by_place: dict[tuple[Signature, int], Key] = {}
-    seen: Counter[tuple[int, Signature]] = Counter()
-    places: dict[Key, tuple[Signature, int]] = {}
+    members.number_of.update((key, side.number[key]) for key, side in chosen.items())
+    places = _number_places(sketch, chosen)
+    by_place = {place: key for key, place in places.items() if members.number_of[key] == fold.representative}
+    members.shown_by.update((key, by_place[place]) for key, place in places.items() if place in by_place)
+    return places
+
+
+def _number_places(sketch: Sketch, chosen: Mapping[Key, _Side]) -> dict[Key, Place]:
+    """Tell joins of one signature in one member apart: what reads its like in an earlier member has the same place."""
+    places: dict[Key, Place] = {}
+    alike: dict[tuple[int, Signature], list[Key]] = {}
     for key, side in chosen.items():
-        number, signature = side.number[key], side.signatures[key]
-        members.number_of[key] = number
-        places[key] = (signature, seen[number, signature])
-        seen[number, signature] += 1
-        if number == drawn:
-            by_place[places[key]] = key
-    for key, place in places.items():
-        if place in by_place:
-            members.shown_by[key] = by_place[place]
+        alike.setdefault((side.number[key], side.signatures[key]), []).append(key)
+    size = max(map(len, alike.values()), default=0)
+    for (_, signature), keys in sorted(alike.items(), key=lambda pair: pair[0][0]):
+        free = list(range(size))
+        heirs = {key: [places[end] for end in sketch.into[key] if end in places] for key in keys}
+        for key in sorted(keys, key=lambda key: not heirs[key]):
+            inherited = [number for known, number in heirs[key] if known == signature and number in free]
+            places[key] = (signature, inherited[0] if inherited else free[0])
+            free.remove(places[key][1])
+    return places
 
 
 def _home(path: str, homes: Mapping[str, int]) -> int | None:
@@ -157,25 +168,48 @@ def _choose(
     """Return the side by which each join that repeats is placed, in call order."""
     after = _after_members(sketch, joins, members)
     chosen = dict.fromkeys(homes, tail)
-    taken: dict[Signature, str] = {}
+    taken: dict[Signature, set[str]] = {}
+    ends = _turn_ends(sketch, joins, tail, head, members) if fold.kind == "loop" else frozenset[Signature]()
     for key in joins:
         if key not in homes and key in after and key in head.number and key in tail.number:
             surplus = tail.commonness(key) - head.commonness(key)
-            side = tail if surplus > 0 or (not surplus and _is_residual(sketch, key, tail, members)) else head
+            is_end = tail.signatures[key] in ends if fold.kind == "loop" else _is_residual(sketch, key, tail, members)
+            # what reads the head of a member cannot end the one before
+            is_begun = any(chosen.get(end) is head and head.number[end] > tail.number[key] for end in sketch.into[key])
+            side = tail if not is_begun and (surplus > 0 or (not surplus and is_end)) else head
             chosen[key] = side
-            taken[tail.signatures[key]] = taken[head.signatures[key]] = side.name
+            for signature in (tail.signatures[key], head.signatures[key]):
+                taken.setdefault(signature, set()).add(side.name)
     needed = max(2, (len(fold.members) + 1) // 2)
     for key in joins:
         side = tail if key in after else head
         if key in chosen or key not in side.number or (side is tail and fold.kind == "parallel"):
             continue
         is_common = side.commonness(key) >= needed or (fold.kind == "interval" and side is tail)
-        if is_common and taken.get(side.signatures[key], side.name) == side.name:
+        if is_common and side.name in taken.get(side.signatures[key], {side.name}):
             chosen[key] = side
     return {key: chosen[key] for key in joins if key in chosen}
 
 
-def _is_residual(sketch: Sketch, key: Key, tail: _Side, members: Numbering) -> bool:
+def _turn_ends(
+    sketch: Sketch, joins: Sequence[Key], tail: _Side, head: _Side, members: Numbering
+) -> frozenset[Signature]:
+    """Return what ends a turn though it might begin the next: residuals, and what reads earlier turns alone.
+
+    The first turn reads from outside what the others read of the turn before, so it cannot tell.
+    """
+    return frozenset(
+        tail.signatures[key]
+        for key in joins
+        if tail.number.get(key)
+        and (
+            _is_residual(sketch, key, tail, members, counts_outside=False)
+            or (key in head.number and _is_state(sketch, key, head, members))
+        )
+    )
+
+
+def _is_residual(sketch: Sketch, key: Key, tail: _Side, members: Numbering, *, counts_outside: bool = True) -> bool:
     """Return whether a join adds to a member's result something that this member reads as well."""
 
     def number_of(end: Key) -> int | None:
@@ -185,7 +219,13 @@ def _is_residual(sketch: Sketch, key: Key, tail: _Side, members: Numbering) -> b
     return any(
         number_of(target) == number
         for source in sketch.into[key]
-        if number_of(source) != number
+        if number_of(source) != number and (counts_outside or number_of(source) is not None)
         for target in sketch.out[source]
         if target != key
     )
+
+
+def _is_state(sketch: Sketch, key: Key, head: _Side, members: Numbering) -> bool:
+    """Return whether a join before a turn reads earlier turns alone: they end with it, all that it reads is theirs."""
+    numbers = [members.number_of.get(end, head.number.get(end)) for end in sketch.into[key]]
+    return all(number is not None and number < head.number[key] for number in numbers)

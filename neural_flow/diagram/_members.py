@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from neural_flow.diagram._member_joins import Numbering, place_joins
+from neural_flow.diagram._missing_joins import adopt_missing, release_outer
 from neural_flow.diagram._sketch import Key, Sketch
 from neural_flow.records import Fold
 
@@ -32,7 +34,11 @@ def find_members(sketch: Sketch, fold: Fold) -> Members | None:
     shown_by: dict[Key, Key] = {}
     for keys in stages:
         shown_by.update(_match(sketch, keys, stages[drawn]))
-    place_joins(sketch, fold, Numbering(stages, number_of, shown_by, _homes(sketch, stages)))
+    numbering = Numbering(stages, number_of, shown_by, _homes(sketch, stages))
+    places = place_joins(sketch, fold, numbering)
+    is_closed = len(stages[drawn]) == 1 or fold.is_dense  # drawn as one card, which would hide totals
+    release_outer(sketch, drawn, numbering, places, is_closed=is_closed)
+    adopt_missing(sketch, drawn, numbering, places)
     keys = tuple(
         sorted((key for key, number in number_of.items() if number == place), key=lambda key: sketch.items[key].time)
         for place in range(len(stages))
@@ -77,12 +83,15 @@ def _common_path(paths: Sequence[str]) -> str:
 
 
 def _homes(sketch: Sketch, stages: Sequence[Sequence[Key]]) -> dict[str, int]:
-    """Return the outermost module that holds each member and no other card; none where members share theirs."""
+    """Return the outermost modules that hold cards of one member only; none where a member has no module of its own."""
     homes: dict[str, int] = {}
     for number, keys in enumerate(stages):
-        path = _common_path([sketch.items[key].path for key in keys])
-        while (above := path.rpartition(".")[0]) and sketch.num_under[above] == len(keys):
-            path = above
-        if path:
-            homes[path] = number
-    return homes if len(homes) == len(stages) else {}
+        num_own: Counter[str] = Counter()
+        for key in keys:
+            path = sketch.items[key].path
+            while path:
+                num_own[path] += 1
+                path = path.rpartition(".")[0]
+        own = {path for path, count in num_own.items() if sketch.num_under[path] == count}
+        homes.update((path, number) for path in own if path.rpartition(".")[0] not in own)
+    return homes if len(set(homes.values())) == len(stages) else {}

@@ -50,14 +50,15 @@ def _would_float(sketch: Sketch, key: Key) -> bool:
 
 
 def drop_idle_joins(sketch: Sketch) -> None:
-    """Remove joins that nobody reads, and lead on what passes alone through a join."""
+    """Remove joins that nobody reads, and lead on what passes alone through a join.
+
+    What the next member of a repeat reads stays, though nothing is drawn behind it.
+    """
     for key in reversed(sketch.keys_by_time("join")):
-        if not sketch.out[key]:
+        if not sketch.out[key] and not sketch.items[key].is_handed_on:
             sketch.remove(key)
     for key in sketch.keys_by_time("join"):
-        if not sketch.into[key]:
-            sketch.remove(key)
-        elif len(sketch.into[key]) == 1 and not sketch.items[key].was_many:
+        if not sketch.into[key] or (len(sketch.into[key]) == 1 and not sketch.items[key].was_many):
             sketch.splice(key)
 
 

@@ -19,7 +19,7 @@ class Item:
     """A card or ring to be. ``first_time`` is the earliest time among all that it stands for.
 
     ``scope`` is the innermost fold that it repeats with; ``was_many`` says that folding, and nothing else, left a join
-    with a single source.
+    with a single source. ``is_handed_on`` says that the next member of a fold reads it.
     """
 
     key: Key
@@ -29,6 +29,7 @@ class Item:
     symbol: str = ""
     stage: Stage | None = None
     stage_ids: list[int] = field(default_factory=list[int])
+    join_ids: list[int] = field(default_factory=list[int])
     scope: int | None = None
     label: str = ""
     count: int = 1
@@ -36,6 +37,7 @@ class Item:
     is_dense: bool = False
     has_residual: bool = False
     was_many: bool = False
+    is_handed_on: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -98,6 +100,7 @@ class Sketch:
                 self.link(into, target, flow)
             kept, gone = self.items[into], self.items[key]
             kept.stage_ids += gone.stage_ids
+            kept.join_ids += gone.join_ids
             kept.first_time = min(kept.first_time, gone.first_time)
             self.remove(key)
             self.returns = {
@@ -111,7 +114,14 @@ class Sketch:
                         members.append(into)
 
     def splice(self, key: Key) -> None:
-        """Remove an item and lead what flows into it on to its readers."""
+        """Remove an item and lead what flows into it on to its readers, in this turn or the next."""
+        for source, target in list(self.returns):
+            if key in (source, target):
+                del self.returns[source, target]
+                ends = self.into[key] if key == source else (source,)
+                self.returns |= {
+                    (start, end): None for start in ends for end in (self.out[key] if key == target else (target,))
+                }
         for source, first in list(self.into[key].items()):
             for target, second in list(self.out[key].items()):
                 self.link(source, target, chained(first, second))

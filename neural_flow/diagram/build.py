@@ -62,7 +62,9 @@ def _sketch(topology: Topology) -> Sketch:
     for join in sorted(joins, key=lambda join: join.join_id):
         key = ("join", join.join_id)
         times[key] = _join_time(join, times)
-        sketch.add_item(Item(key, times[key], times[key], path=join.path, symbol=symbol_of(join.target)))
+        sketch.add_item(
+            Item(key, times[key], times[key], path=join.path, symbol=symbol_of(join.target), join_ids=[key[1]])
+        )
     for flow in flows:
         sketch.link(flow.source, flow.target, flow)
     return sketch
@@ -89,7 +91,8 @@ def _nodes(sketch: Sketch, order: Sequence[Key], topology: Topology) -> tuple[Di
     for place, key in enumerate(order):
         item = sketch.items[key]
         if item.stage is None:
-            nodes.append(DiagramNode(node_id=place, role="ring", symbol=item.symbol, order=place))
+            joins = tuple(sorted(item.join_ids))
+            nodes.append(DiagramNode(node_id=place, role="ring", join_ids=joins, symbol=item.symbol, order=place))
             continue
         nodes.append(
             DiagramNode(
@@ -97,6 +100,7 @@ def _nodes(sketch: Sketch, order: Sequence[Key], topology: Topology) -> tuple[Di
                 role="card",
                 stage_id=item.stage.stage_id,
                 stage_ids=tuple(sorted(item.stage_ids)),
+                join_ids=tuple(sorted(item.join_ids)),
                 label=item.label,
                 count=item.count,
                 fold_kind=item.fold_kind,
