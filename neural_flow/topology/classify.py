@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 from neural_flow.records import Edge, EdgeKind, Flow, Stage
@@ -19,6 +19,7 @@ def link_kinds(
     links: Sequence[Link],
     counts: Sequence[bool] | None = None,
     weights: Sequence[int] | None = None,
+    onlookers: Set[int] = frozenset(),
 ) -> list[EdgeKind]:
     """Return the kind of each link of an acyclic graph.
 
@@ -32,9 +33,10 @@ def link_kinds(
         links: at most one a pair.
         counts: which nodes count as ancestors; all by default.
         weights: how many elements each link carries; equal by default.
+        onlookers: nodes that only look on, as probes do: they are not counted among those that read.
     """
     carried = [0] * len(links) if weights is None else weights
-    readers = Counter(source for source, *_ in links)
+    readers = Counter(source for source, target, _ in links if target not in onlookers)
     preferences = [(-readers[source], carried[index], -source) for index, (source, *_) in enumerate(links)]
     into: list[list[int]] = [[] for _ in range(num_nodes)]
     num_readers = [0] * num_nodes
@@ -111,7 +113,8 @@ def classify_edges(edges: Sequence[Edge], stages: Sequence[Stage]) -> tuple[Edge
     places = {stage.stage_id: place for place, stage in enumerate(stages)}
     ordered = sorted(edges, key=lambda edge: (places[edge.target], places[edge.source]))
     links = [(places[edge.source], places[edge.target], edge.plumbing) for edge in ordered]
-    kinds = link_kinds(len(stages), links, weights=[_num_elements(edge) for edge in ordered])
+    probes = {places[stage.stage_id] for stage in stages if stage.kind == "probe"}
+    kinds = link_kinds(len(stages), links, weights=[_num_elements(edge) for edge in ordered], onlookers=probes)
     return tuple(
         edge if edge.kind == kind else replace(edge, kind=kind) for edge, kind in zip(ordered, kinds, strict=True)
     )

@@ -1,4 +1,4 @@
-"""A model that emits to probes made in its file: each becomes a small card, hung on the stage whose code emitted."""
+"""A model that emits to probes made in its file: each becomes a small card, hung on what its value came from."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_an_emit_is_a_card_with_a_picture_and_an_edge(collects):
     assert node["inputs"] == [{"shape": [1, 10, 10], "dtype": "float32"}]
     names = {found["id"]: found["name"] for found in data["nodes"]}
     into = [(names[edge["source"]], edge["inferred"]) for edge in data["edges"] if edge["target"] == node["id"]]
-    assert into == [("attend", False)]
+    assert into == [("attend.query", False), ("attend.key", False)]
     stage_id = int(node["id"][1:])
     assert stage_id in drawing.picture.capture.summaries
     assert drawing.picture.capture.stats[stage_id].num_nan == 0
