@@ -102,17 +102,29 @@ def mark_elements(grid: Grid, tree: FrameTree) -> None:
         for lane in lanes:
             layer = grid.layer[lane]
             ahead = [target for target in targets if grid.layer[target] > layer]
-            grid.frames[lane] = tuple(
-                frame
-                for frame, members in enumerate(tree.members)
-                if tree.spans[frame][0] <= layer <= tree.spans[frame][1]
-                and not tree.is_loose[frame]
-                and (source in members or all(target in members for target in ahead))
-            )
+            grid.frames[lane] = _lane_path(tree, layer, source, ahead)
     for lanes, (source, target, _) in zip(grid.backs, graph.returns, strict=True):
         shared = tuple(frame for frame in grid.frames[source] if frame in grid.frames[target])
         for lane in lanes:
             grid.frames[lane] = shared
+
+
+def _lane_path(tree: FrameTree, layer: int, source: int, ahead: Sequence[int]) -> tuple[int, ...]:
+    """Return the frames of a lane, outermost first. Of two side by side it is in the one that it comes from."""
+    path: list[int] = []
+    for frame, members in enumerate(tree.members):
+        first, last = tree.spans[frame]
+        if tree.is_loose[frame] or not first <= layer <= last:
+            continue
+        is_own = source in members
+        if not is_own and not all(target in members for target in ahead):
+            continue
+        beside = next((place for place, other in enumerate(path) if tree.parent[other] == tree.parent[frame]), -1)
+        if beside < 0 and tree.parent[frame] == (path[-1] if path else -1):
+            path.append(frame)
+        elif beside >= 0 and is_own:
+            path[beside:] = [frame]
+    return tuple(path)
 
 
 def _layer_span(grid: Grid, members: Iterable[int]) -> tuple[int, int]:

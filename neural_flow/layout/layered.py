@@ -75,10 +75,10 @@ class Draft:
 def make_draft(diagram: Diagram, sizes: Sizes, direction: Direction) -> Draft:
     """Place a connected diagram in one row."""
     graph = build_graph(diagram)
-    ranks = assign_ranks(graph)
-    adopt_forward_returns(graph, ranks)
     place = {node.node_id: index for index, node in enumerate(graph.nodes)}
     tree = build_tree(diagram.frames, place, sizes)
+    ranks = assign_ranks(graph, [nodes for nodes, loose in zip(tree.members, tree.is_loose, strict=True) if not loose])
+    adopt_forward_returns(graph, ranks)
     rooms = frame_rooms(tree, direction)
     grid = build_grid(graph, ranks)
     mark_elements(grid, tree)

@@ -7,6 +7,7 @@ nets); large ones alternating sweeps. Every state in between is a valid layering
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from neural_flow.layout.graph import FlowGraph
@@ -29,9 +30,13 @@ class _Span:
     soft: int
 
 
-def assign_ranks(graph: FlowGraph) -> list[int]:
-    """Return the layer of each node, from 0."""
-    spans, corners = _contract(graph)
+def assign_ranks(graph: FlowGraph, groups: Sequence[Collection[int]] = ()) -> list[int]:
+    """Return the layer of each node, from 0.
+
+    Groups that the trunk runs through have their layers to themselves, as far as the trunk goes: a box round them
+    would hold what else of it stood there.
+    """
+    spans, corners = _contract(graph, _bounds(graph, groups))
     if not corners:
         return []
     place = {node: index for index, node in enumerate(corners)}
@@ -81,9 +86,34 @@ def _connected(num_nodes: int, links: list[tuple[int, int]]) -> list[list[int]]:
     return parts
 
 
-def _contract(graph: FlowGraph) -> tuple[list[_Span], list[int]]:
+def _bounds(graph: FlowGraph, groups: Sequence[Collection[int]]) -> list[tuple[int, int]]:
+    """Return pairs of nodes of which the first stands before the second, whether or not a line goes from it."""
+    trunk = graph.trunk
+    on_trunk = frozenset(trunk)
+    pairs: set[tuple[int, int]] = set()
+    for members in groups:
+        at = [index for index, node in enumerate(trunk) if node in members]
+        if not at or len(at) == len(members) or len(at) <= at[-1] - at[0]:
+            continue
+        before = trunk[at[0] - 1] if at[0] else -1
+        after = trunk[at[-1] + 1] if at[-1] + 1 < len(trunk) else -1
+        for node in members:
+            if node in on_trunk:
+                continue
+            if 0 <= before < node and not any(graph.source[edge] in members for edge in graph.incoming[node]):
+                pairs.add((before, node))
+            if node < after and not any(graph.target[edge] in members for edge in graph.outgoing[node]):
+                pairs.add((node, after))
+    return sorted(pairs)
+
+
+def _contract(graph: FlowGraph, bounds: Sequence[tuple[int, int]]) -> tuple[list[_Span], list[int]]:
     """Return spans between corner nodes, and the corner nodes in execution order."""
     inner = [len(graph.incoming[node]) == 1 and len(graph.outgoing[node]) == 1 for node in range(graph.num_nodes)]
+    following_bound: dict[int, list[int]] = {}
+    for first, second in bounds:
+        following_bound.setdefault(first, []).append(second)
+        inner[first] = inner[second] = False
     corners = [node for node in range(graph.num_nodes) if not inner[node]]
     spans: list[_Span] = []
     for corner in corners:
@@ -99,6 +129,7 @@ def _contract(graph: FlowGraph) -> tuple[list[_Span], list[int]]:
             weight = min(weights)
             soft = len(weights) - 1 - weights[::-1].index(weight)
             spans.append(_Span(corner, node, len(nodes) + 1, weight, nodes, soft))
+        spans += [_Span(corner, node, 1, 0, [], 0) for node in following_bound.get(corner, ())]
     return spans, corners
 
 

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import diagrams
 import oracle
 import pytest
@@ -78,6 +80,25 @@ def test_nothing_claims_a_foreign_card_between_two_members(direction):
     diagram, sizes = chain_with_frame(5, [1, 3])
     layout = lay_out(diagram, sizes, LayoutOptions(direction=direction))
     assert layout.frames == ()
+    assert oracle.faults(layout, diagram, sizes) == []
+
+
+@pytest.mark.parametrize("direction", ["lr", "tb"])
+def test_a_second_stack_with_a_beginning_of_its_own_does_not_reach_beside_the_first(direction):
+    """What a decoder does before it reads the encoder stands past the encoder, so that one box holds all of it."""
+    build = diagrams.Builder()
+    encoder = [build.card() for _ in range(5)]
+    query = build.card()
+    decoder = [build.card() for _ in range(5)]
+    for stack in (encoder, [query, *decoder]):
+        for source, target in pairwise(stack):
+            build.arrow(source, target)
+    build.arrow(encoder[-1], decoder[2], "merge")
+    build.frame("group", "encoder", encoder[1:-1])
+    build.frame("fold", "decoder", decoder, "×3")
+    diagram, sizes = build.done()
+    layout = lay_out(diagram, sizes, LayoutOptions(direction=direction))
+    assert not any(frame.is_bracket for frame in layout.frames)
     assert oracle.faults(layout, diagram, sizes) == []
 
 
