@@ -173,10 +173,11 @@ def _choose(
     for key in joins:
         if key not in homes and key in after and key in head.number and key in tail.number:
             surplus = tail.commonness(key) - head.commonness(key)
+            is_state = fold.kind == "loop" and _is_state(sketch, key, head, members)
             is_end = tail.signatures[key] in ends if fold.kind == "loop" else _is_residual(sketch, key, tail, members)
             # what reads the head of a member cannot end the one before
             is_begun = any(chosen.get(end) is head and head.number[end] > tail.number[key] for end in sketch.into[key])
-            side = tail if not is_begun and (surplus > 0 or (not surplus and is_end)) else head
+            side = tail if not is_begun and (is_state or surplus > 0 or (not surplus and is_end)) else head
             chosen[key] = side
             for signature in (tail.signatures[key], head.signatures[key]):
                 taken.setdefault(signature, set()).add(side.name)

@@ -251,3 +251,23 @@ def test_a_sum_over_all_results_does_not_start_with_the_input(Net, arrows, check
         found = {pair for pair, _ in arrows(diagram, "kind")}
         assert {pair for pair in found if pair.startswith("x>")} == {f"x>l.{representative}.a"}
         assert any(pair.startswith(f"l.{representative}.b>") for pair in found)
+
+
+def test_sums_that_the_code_of_a_block_ran_belong_to_the_box_of_several_blocks(Net, arrows, check):
+    names, lines, stream = "in:x", "", "x"
+    for k in range(4):
+        names += f" l.{k}.norm l.{k}.mix +r{k}"
+        lines += f" {stream}>l.{k}.norm l.{k}.norm>l.{k}.mix {stream}>r{k} l.{k}.mix>r{k}"
+        stream = f"r{k}"
+    net = Net(f"{names} head out:y", f"{lines} r3>head head>y", paths={f"r{k}": f"l.{k}" for k in range(4)})
+    members = [" ".join(f"l.{k}.norm l.{k}.mix" for k in pair) for pair in ((0, 1), (2, 3))]
+    for representative in (0, 1):
+        topology = net.topology(net.fold(*members, representative=representative))
+        diagram = build_diagram(topology)
+        check(diagram, topology.stages)
+        a, b = 2 * representative, 2 * representative + 1
+        assert arrows(diagram) == {
+            f"x>l.{a}.norm", f"l.{a}.norm>l.{a}.mix", "x>add0", f"l.{a}.mix>add0",
+            f"add0>l.{b}.norm", f"l.{b}.norm>l.{b}.mix", "add0>add1", f"l.{b}.mix>add1", "add1>head", "head>y",
+        }  # fmt: skip
+        assert len(diagram.frames[0].node_ids) == 6
