@@ -64,27 +64,40 @@ def place_joins(sketch: Sketch, fold: Fold, members: Numbering) -> dict[Key, Pla
     tail, head = _tails(sketch, joins, members, homes), _heads(sketch, joins, members, homes)
     chosen = _choose(sketch, fold, joins, homes, tail, head, members)
     members.number_of.update((key, side.number[key]) for key, side in chosen.items())
-    places = _number_places(sketch, chosen)
+    places = _number_places(sketch, chosen, members)
     by_place = {place: key for key, place in places.items() if members.number_of[key] == fold.representative}
     members.shown_by.update((key, by_place[place]) for key, place in places.items() if place in by_place)
     return places
 
 
-def _number_places(sketch: Sketch, chosen: Mapping[Key, _Side]) -> dict[Key, Place]:
+def _number_places(sketch: Sketch, chosen: Mapping[Key, _Side], members: Numbering) -> dict[Key, Place]:
     """Tell joins of one signature in one member apart: what reads its like in an earlier member has the same place."""
     places: dict[Key, Place] = {}
     alike: dict[tuple[int, Signature], list[Key]] = {}
     for key, side in chosen.items():
         alike.setdefault((side.number[key], side.signatures[key]), []).append(key)
-    size = max(map(len, alike.values()), default=0)
+    size = 2 * max(map(len, alike.values()), default=0)
     for (_, signature), keys in sorted(alike.items(), key=lambda pair: pair[0][0]):
         free = list(range(size))
         heirs = {key: [places[end] for end in sketch.into[key] if end in places] for key in keys}
         for key in sorted(keys, key=lambda key: not heirs[key]):
             inherited = [number for known, number in heirs[key] if known == signature and number in free]
-            places[key] = (signature, inherited[0] if inherited else free[0])
+            unlike: set[int] = set()
+            if len(members.stages) == 2:  # of more members, others tell
+                alike_before = [end for end in places if places[end][0] == signature]
+                unlike = {places[end][1] for end in alike_before if _is_unlike(sketch, key, end, members)}
+            places[key] = (signature, next(number for number in (*inherited, *free) if number not in unlike))
             free.remove(places[key][1])
     return places
+
+
+def _is_unlike(sketch: Sketch, key: Key, like: Key, members: Numbering) -> bool:
+    """Return whether a join of the second of two members reads the first, but not the join that the first hands on."""
+    number = members.number_of[key]
+    if members.number_of[like] >= number or like in sketch.into[key]:
+        return False
+    is_handed_on = any(members.number_of.get(end) == number for end in sketch.out[like])
+    return is_handed_on and any(members.number_of.get(end, number) < number for end in sketch.into[key])
 
 
 def _home(path: str, homes: Mapping[str, int]) -> int | None:
