@@ -126,7 +126,8 @@ class Sizes:
 class LayoutOptions:
     """What the user asked of the layout. Width and height bound what is laid out, in points.
 
-    A row that is no wider than ``plain_width`` stays one row.
+    A row that is no wider than ``plain_width`` stays one row. With ``is_fit_first`` anything within the page is better
+    than anything larger.
     """
 
     direction: Literal["auto", "lr", "tb"] = "auto"
@@ -135,6 +136,7 @@ class LayoutOptions:
     page_aspect: float = 16 / 9
     is_width_fixed: bool = False
     plain_width: float = 500.0
+    is_fit_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

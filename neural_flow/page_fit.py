@@ -144,13 +144,29 @@ def _fit_default(figure: _Figure) -> FittedPage:
     if figure.num_nodes > MAX_SIZED_NODES:
         best = min(best, figure.page(SMALLER[-1]), key=lambda page: _overflow(page.scene))
         if _overflow(best.scene) > 1.0:
-            return best
+            return _another_way(figure, best)
     for scale in SMALLER:
         page = figure.page(scale)
         if _overflow(page.scene) <= 1.0:
             return page
         best = min(best, page, key=lambda page: _overflow(page.scene))
-    return best
+    return _another_way(figure, best)
+
+
+def _another_way(figure: _Figure, best: FittedPage) -> FittedPage:
+    """Return a page of the largest pictures with which some way of drawing fits, the best one or not; else ``best``.
+
+    Columns are read less easily than rows, but more easily than rows that are too small.
+    """
+    options = replace(figure.options, is_fit_first=True)
+    smallest = figure.draw(figure.lay_out(SMALLER[-1], options))
+    if _overflow(smallest.scene) > 1.0:
+        return best
+    for scale in SMALLER[:-1]:
+        page = figure.draw(figure.lay_out(scale, options))
+        if _overflow(page.scene) <= 1.0:
+            return page
+    return smallest
 
 
 def _overflow(scene: Scene) -> float:

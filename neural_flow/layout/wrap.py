@@ -130,7 +130,8 @@ def page_cost(wrapping: Wrapping, options: LayoutOptions) -> tuple[float, int]:
         cost += ASPECT_COST * aspect + tall_cost(options.max_width, wrapping.height + HEADER_ROOM)
     else:
         shrink = max(wrapping.width / options.max_width, wrapping.height / options.max_height, 1.0)
-        cost += (MISFIT_COST if shrink > 1.0 else 0.0) + (0.0 if wrapping.is_even else UNEVEN_COST)
+        misfit = OVERFLOW_COST if options.is_fit_first else MISFIT_COST
+        cost += (misfit if shrink > 1.0 else 0.0) + (0.0 if wrapping.is_even else UNEVEN_COST)
         cost += 2.0 * math.log(shrink) + aspect + WIDE_COST * math.log(max(wrapping.width / PAPER_WIDTH, 1.0))
     return cost, wrapping.num_rows
 
