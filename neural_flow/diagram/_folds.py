@@ -45,9 +45,13 @@ def _outer_first(folds: Sequence[Fold]) -> list[Fold]:
 
 @dataclass(slots=True)
 class _Lines:
-    """The lines of all members by what they become; ends are items of the representative, None for an odd card."""
+    """The lines of all members by what they become; ends are items of the representative, None for what it lacks.
+
+    ``to_odd`` are the lines to cards that it lacks, by the card that stands for them.
+    """
 
     entering: list[tuple[Key, Key | None, Flow, int]] = field(default_factory=list[tuple[Key, Key | None, Flow, int]])
+    to_odd: list[tuple[Key, Key, Flow]] = field(default_factory=list[tuple[Key, Key, Flow]])
     leaving: list[tuple[Key | None, Key, Flow]] = field(default_factory=list[tuple[Key | None, Key, Flow]])
     handed_on: dict[tuple[Key, Key], Flow] = field(default_factory=dict[tuple[Key, Key], Flow])
     """(exit, entry) by what members read of earlier ones."""
@@ -74,10 +78,10 @@ def _fold_once(sketch: Sketch, fold: Fold, members: Members) -> list[Key]:
     several = [target for _, target, _ in lines.leaving if target[0] == "join" and len(sketch.into[target]) > 1]
     several += [key for key in kept if key[0] == "join" and key in lines.latest]
     readers = _readers(lines.latest)
-    _drop_members(sketch, members, drawn)
+    _drop_members(sketch, members)
     _add_entering(sketch, lines, {} if fold.kind == "loop" else readers, kept)
     for shown, target, flow in lines.leaving:
-        source = shown if shown is not None else exit_key
+        source = shown or exit_key
         sketch.link(source, target, replace(flow, source=source))
     for key in several:
         sketch.items[key].was_many = True
@@ -97,6 +101,8 @@ def _sort_lines(sketch: Sketch, members: Members) -> _Lines:
                 if other is None:
                     if number != members.representative:
                         lines.entering.append((source, members.shown_by.get(key), flow, number))
+                        if key in members.holders:
+                            lines.to_odd.append((source, members.holders[key], flow))
                 elif other != number:
                     _add_handed_on(lines, members, source, key, flow)
             if number != members.representative:
@@ -129,30 +135,27 @@ def _shown_ends(sketch: Sketch, members: Members, key: Key) -> Sequence[Key | No
     pending, seen = [key], {key}
     while pending:
         at = pending.pop()
-        shown = members.shown_by.get(at)
-        if shown is not None or at[0] == "stage":
+        if shown := members.shown_by.get(at) or members.holders.get(at):
             found[shown] = None
             continue
         sources = [source for source in sketch.into[at] if source in members.number_of and source not in seen]
         seen.update(sources)
         pending += sources
-    return [shown for shown in found if shown is not None] or [None]
+    return list(found) or [None]
 
 
-def _drop_members(sketch: Sketch, members: Members, drawn: int) -> None:
+def _drop_members(sketch: Sketch, members: Members) -> None:
     for number, keys in enumerate(members.keys):
-        shown: Key | None = next((key for key in members.keys[drawn] if key[0] == "stage"), None)
         for key in keys:
-            if number == drawn:
+            if number == members.representative:
                 continue
-            item, target = sketch.items[key], members.shown_by.get(key)
-            if key[0] == "stage":
-                shown = target or shown  # an odd card is shown by the one before it
-                if shown is not None:
-                    sketch.items[shown].stage_ids += item.stage_ids
-            if target is not None:
-                sketch.items[target].join_ids += item.join_ids
-                sketch.items[target].first_time = min(sketch.items[target].first_time, item.first_time)
+            item, shown = sketch.items[key], members.shown_by.get(key)
+            holder = shown or members.holders.get(key)
+            if holder is not None:
+                sketch.items[holder].stage_ids += item.stage_ids
+                sketch.items[holder].join_ids += item.join_ids
+            if shown is not None:
+                sketch.items[shown].first_time = min(sketch.items[shown].first_time, item.first_time)
             sketch.remove(key)
 
 
@@ -192,10 +195,9 @@ def _add_entering(sketch: Sketch, lines: _Lines, readers: dict[Key, list[Key]], 
             if not any(source in sketch.into[entry] for source, _, _ in first):
                 for source, _, flow in first:
                     sketch.link(source, entry, Flow(source=source, target=entry, tensors=flow.tensors))
-    for source, target, flow, _ in lines.entering:
-        if target is None and not any(key in sketch.out[source] for key in kept):
-            first_card = next(key for key in kept if key[0] == "stage")
-            sketch.link(source, first_card, replace(flow, target=first_card))
+    for source, target, flow in lines.to_odd:
+        if not any(key in sketch.out[source] for key in kept):
+            sketch.link(source, target, replace(flow, target=target))
 
 
 def _close_or_open(sketch: Sketch, fold: Fold, keys: list[Key]) -> None:

@@ -14,12 +14,16 @@ from neural_flow.records import Fold
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Members:
-    """Items of each member in call order. ``shown_by`` maps them to the representative's; an odd one is missing."""
+    """Items of each member in call order. ``shown_by`` maps them to the representative's; an odd one is missing.
+
+    ``holders`` are the representative's cards that stand for odd ones: what shows the card before it in its member.
+    """
 
     keys: tuple[list[Key], ...]
     representative: int
     number_of: dict[Key, int]
     shown_by: dict[Key, Key]
+    holders: dict[Key, Key]
 
 
 def find_members(sketch: Sketch, fold: Fold) -> Members | None:
@@ -43,7 +47,14 @@ def find_members(sketch: Sketch, fold: Fold) -> Members | None:
         sorted((key for key, number in number_of.items() if number == place), key=lambda key: sketch.items[key].time)
         for place in range(len(stages))
     )
-    return Members(keys=keys, representative=drawn, number_of=number_of, shown_by=shown_by)
+    holders: dict[Key, Key] = {}
+    for cards in stages:
+        holder = stages[drawn][0]
+        for key in cards:
+            holder = shown_by.get(key, holder)
+            if key not in shown_by:
+                holders[key] = holder
+    return Members(keys=keys, representative=drawn, number_of=number_of, shown_by=shown_by, holders=holders)
 
 
 def _match(sketch: Sketch, keys: Sequence[Key], drawn: Sequence[Key]) -> dict[Key, Key]:
