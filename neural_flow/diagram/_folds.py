@@ -79,7 +79,7 @@ def _fold_once(sketch: Sketch, fold: Fold, members: Members) -> list[Key]:
     several += [key for key in kept if key[0] == "join" and key in lines.latest]
     readers = _readers(lines.latest)
     _drop_members(sketch, members)
-    _add_entering(sketch, lines, {} if fold.kind == "loop" else readers, kept)
+    _add_entering(sketch, members, lines, {} if fold.kind == "loop" else readers, kept)
     for shown, target, flow in lines.leaving:
         source = shown or exit_key
         sketch.link(source, target, replace(flow, source=source))
@@ -179,10 +179,22 @@ def _readers(latest: dict[Key, dict[Key, int]]) -> dict[Key, list[Key]]:
     return readers
 
 
-def _add_entering(sketch: Sketch, lines: _Lines, readers: dict[Key, list[Key]], kept: Sequence[Key]) -> None:
+def _add_entering(
+    sketch: Sketch, members: Members, lines: _Lines, readers: dict[Key, list[Key]], kept: Sequence[Key]
+) -> None:
     """Lead what members read from outside to the representative."""
-    for source, target, flow, _ in lines.entering:
-        if target is not None:
+    shown: dict[int, set[Key]] = {}
+    for key, number in members.number_of.items():
+        shown.setdefault(number, set()).add(members.shown_by.get(key, key))
+    joins = [key for key in kept if key[0] == "join"]
+    for source, target, flow, number in sorted(
+        lines.entering, key=lambda line: line[1] is None or line[1][0] != "join"
+    ):
+        # an early member may lack a join that the box shows on this way
+        is_shown = any(
+            key in sketch.out[source] and target in sketch.out[key] for key in joins if key not in shown[number]
+        )
+        if target is not None and not is_shown:
             sketch.link(source, target, replace(flow, target=target))
     for entries in readers.values():
         first = [

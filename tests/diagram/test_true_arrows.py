@@ -182,3 +182,48 @@ def test_every_return_of_a_loop_is_drawn(draw: Callable[..., tuple[Topology, Dia
         ("add(weigh)", "add(weigh)"),
         ("add(weigh)", "add(cell)"),
     }
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        total = torch.zeros_like(x)
+        for _ in range(5):
+            total = total + self.second(torch.tanh(self.first(x * (1 + total))))
+        return total
+
+
+def test_a_first_turn_that_goes_past_a_join_has_no_line_of_its_own(draw: Callable[..., tuple[Topology, Diagram]]):
+    _, diagram = draw(Scaled(), torch.randn(2, 8))
+    arrows = arrows_of(diagram)
+    assert {("stem", "mul(stem)"), ("mul(stem)", "first")} <= arrows
+    assert ("stem", "first") not in arrows
+    assert arrows_of(diagram, are_returns=True) == {("add(second)", "mul(stem)"), ("add(second)", "add(second)")}
+
+
+class Aided(nn.Module):
+    """One of the middle blocks has a head of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.ModuleDict({"up": nn.Linear(8, 16), "down": nn.Linear(16, 8)}) for _ in range(4))
+        self.aid, self.head = nn.Linear(16, 2), nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        aid = torch.zeros(())
+        for number, block in enumerate(self.blocks):
+            inner = F.relu(block["up"](x))
+            if number == 2:
+                aid = self.aid(inner)
+            x = x + block["down"](inner)
+        return self.head(x), aid
+
+
+def test_what_one_member_has_alone_hangs_on_what_it_reads(draw: Callable[..., tuple[Topology, Diagram]]):
+    _, diagram = draw(Aided(), torch.randn(2, 8))
+    assert ("aid", "output[1]") in arrows_of(diagram)
+    assert not any(target == "aid" and source.startswith("add") for source, target in arrows_of(diagram))
