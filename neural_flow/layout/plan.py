@@ -9,6 +9,9 @@ from neural_flow.layout.bands import Bands
 from neural_flow.layout.channels import Channel
 from neural_flow.layout.grid import Grid
 
+Squeeze = tuple[float, float]
+"""A place across the flow, and by how much what lies there or beyond is drawn towards what lies before."""
+
 
 @dataclass(slots=True)
 class Cut:
@@ -40,10 +43,18 @@ class Plan:
     """How far each row is moved, (along, across)."""
     cuts: dict[int, Cut] = field(default_factory=dict[int, Cut])
     """By the layer after the gap."""
+    squeezes: dict[int, list[Squeeze]] = field(default_factory=dict[int, list[Squeeze]])
+    """By row."""
 
     def across(self, element: int) -> float:
         """Return the place of an element across the flow."""
-        return self.x[element] + self.shifts[self.row_of[self.grid.layer[element]]][1]
+        return self.moved_across(self.grid.layer[element], self.x[element])
+
+    def moved_across(self, layer: int, place: float) -> float:
+        """Return a place of ``layer`` across the flow, moved with its row."""
+        row = self.row_of[layer]
+        drawn = sum(amount for start, amount in self.squeezes.get(row, ()) if place >= start)
+        return place + self.shifts[row][1] - drawn
 
     def entry(self, edge: int) -> float:
         """Return where ``edge`` ends across the flow; return arrow ``i`` has key ``-1 - i``."""

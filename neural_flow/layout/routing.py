@@ -48,7 +48,7 @@ def _pass_gap(plan: Plan, key: int, layer: int, start: float, end: float) -> lis
         corners = [(leave, start), (leave, back), (enter, back)]
         if key not in cut.jog:
             return [*corners, (enter, end)]
-        main = plan.channels[layer].lines[key].main_end + plan.shifts[plan.row_of[layer]][1]
+        main = plan.moved_across(layer, plan.channels[layer].lines[key].main_end)
         return [*corners, (enter, main), (cut.jog[key], main), (cut.jog[key], end)]
     if abs(start - end) < EPSILON or plan.channels[layer].lines[key].track < 0:
         return []

@@ -27,7 +27,8 @@ from neural_flow.layout.cuts import (
 )
 from neural_flow.layout.frame_boxes import row_end, row_reach, row_start
 from neural_flow.layout.layered import Draft
-from neural_flow.layout.plan import Cut, Plan
+from neural_flow.layout.plan import Cut, Plan, Squeeze
+from neural_flow.layout.squeeze import squeezes
 
 HEADER_ROOM = 48.0
 """What a drawing adds above and below its layout: header and legend."""
@@ -152,8 +153,12 @@ def _wrap(draft: Draft, ruler: Ruler, cuts: list[int]) -> Wrapping:
     shifts: list[tuple[float, float]] = []
     wrapped: dict[int, Cut] = {}
     across = widest = 0.0
+    drawn: dict[int, list[Squeeze]] = {}
     for index, row in enumerate(rows):
         low, high = _row_extent(draft, ruler, row)
+        if len(rows) > 1:
+            drawn[index] = squeezes(plan, draft.tree, draft.rooms, row)
+            high -= sum(amount for _, amount in drawn[index])
         along = margin - row_start(plan, draft.tree, row.start)
         if index:
             lines = crossing[row.start]
@@ -166,7 +171,7 @@ def _wrap(draft: Draft, ruler: Ruler, cuts: list[int]) -> Wrapping:
         shifts.append((along, across - low))
         across += high - low
         widest = max(widest, along + row_end(plan, draft.tree, row.stop))
-    done = replace(draft, plan=replace(plan, row_of=row_of, shifts=shifts, cuts=wrapped))
+    done = replace(draft, plan=replace(plan, row_of=row_of, shifts=shifts, cuts=wrapped, squeezes=drawn))
     # Return arrows turn round before the first row and after the last one.
     first = min([0.0, *(place + shifts[0][0] for place in _turning_places(plan, 0))])
     last = max([widest, *(place + shifts[-1][0] for place in _turning_places(plan, plan.grid.num_layers))])

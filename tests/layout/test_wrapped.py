@@ -113,3 +113,37 @@ def test_gutters_hold_one_line_per_crossing_bus():
     places = sorted(cut.back.values())
     assert len(places) == len(set(places)) == len(cut.leave) == len(cut.enter)
     assert all(b - a == pytest.approx(8.0) for a, b in pairwise(places))
+
+
+def test_a_row_keeps_no_white_for_the_sake_of_another_row():
+    """Two streams that a wide stack of branches in the second row would hold far apart in the first."""
+    build = diagrams.Builder()
+    streams = []
+    for _ in range(2):
+        last = build.card()
+        for _ in range(8):
+            card = build.card()
+            build.arrow(last, card)
+            last = card
+        streams.append(last)
+    rings = []
+    for stream in streams:
+        ring = build.ring("add")
+        for _ in range(7):
+            last = stream
+            for _ in range(7):
+                card = build.card()
+                build.arrow(last, card)
+                last = card
+            build.arrow(last, ring)
+        rings.append(ring)
+    ring = build.ring("add")
+    for other in rings:
+        build.arrow(other, ring)
+    diagram, sizes = build.done()
+    draft = make_draft(diagram, sizes, "lr")
+    plan = wrap(draft, 2).draft.plan
+    first, second = (plan.across(element) for element in plan.grid.rows[0])
+    apart = abs(draft.plan.x[plan.grid.rows[0][1]] - draft.plan.x[plan.grid.rows[0][0]])
+    assert abs(second - first) < apart / 2
+    assert oracle.faults(lay_out(diagram, sizes), diagram, sizes) == []
