@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import types
 import typing
 import warnings
 from collections.abc import Iterable, Mapping
@@ -25,6 +27,15 @@ from neural_flow.theme import get_theme
 from neural_flow.topology._base import TOPOLOGY_SOURCES
 
 MAX_NAMES = 6
+_OTHER_NAMES = {"type": "types", "label": "labels"}
+"""What the command line calls an option of which several are given at once in Python."""
+_OF_COMMANDS = frozenset(
+    {"arguments", "changes", "edge_changes", "inputs", "inputs_function", "model_name", "opened", "target", "weights"}
+)
+"""Options that commands give, and that nobody needs to type."""
+_TYPE_WORDS: dict[type, str] = {
+    bool: "True or False", int: "a whole number", float: "a number", str: "a text", type(None): "None",
+}  # fmt: skip
 
 
 def check_options(asked: Options) -> None:
@@ -33,6 +44,7 @@ def check_options(asked: Options) -> None:
     Raises:
         UsageError: an option is malformed, or names a thing that does not exist.
     """
+    _check_types(asked)
     check_look(asked)
     for name, choices in _choices().items():
         if getattr(asked, name) not in choices:
@@ -41,8 +53,7 @@ def check_options(asked: Options) -> None:
         value = getattr(asked, name)
         if value is not None and value < least:
             raise UsageError(f"{name} is {value}", hint=f"it is a whole number from {least}")
-    if asked.topology != "auto":
-        TOPOLOGY_SOURCES.get(asked.topology)
+    _check_known("topology source", asked.topology, TOPOLOGY_SOURCES.names())
     if asked.color_by not in (None, "params") and asked.color_by not in MEASUREMENTS.names():
         raise UnknownNameError("measurement", str(asked.color_by), ("params", *MEASUREMENTS.names()))
     parse_heads(asked.heads)
@@ -57,10 +68,11 @@ def read_options(options: Mapping[str, Any]) -> Options:
         UsageError: a name or a value is unknown.
     """
     known = [field.name for field in dataclasses.fields(Options)]
-    for name in options:
+    given = {_OTHER_NAMES.get(name, name): value for name, value in options.items()}
+    for name in given:
         if name not in known:
-            raise UnknownNameError("option", name, known)
-    asked = Options(**options)
+            raise UnknownNameError("option", name, [name for name in known if name not in _OF_COMMANDS])
+    asked = Options(**given)
     check_options(asked)
     return asked
 
@@ -78,6 +90,19 @@ def check_model(model: Any) -> None:
     raise UsageError(f"the model is a {type(model).__name__}", hint="give an nn.Module")
 
 
+def check_kwargs(kwargs: Any) -> None:
+    """Refuse keyword arguments of forward that have no names.
+
+    Raises:
+        UsageError: it is no mapping.
+    """
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise UsageError(
+            f"kwargs is a {type(kwargs).__name__}",
+            hint='it is a dict by name, such as {"mask": mask}; several positional arguments are one tuple: (x, mask)',
+        )
+
+
 def check_look(asked: Options) -> None:
     """Refuse options of the look that name something unknown.
 
@@ -90,15 +115,17 @@ def check_look(asked: Options) -> None:
         raise UsageError(f"dpi is {asked.dpi}", hint="for example dpi=300")
     if not isinstance(asked.labels, Mapping):
         raise UsageError(f"labels are a {type(asked.labels).__name__}", hint='for example labels={"enc.0": "Stem"}')
-    if asked.layout != "auto":
-        LAYOUT_STYLES.get(asked.layout)
+    for name, label in asked.labels.items():
+        if not isinstance(label, str):
+            raise UsageError(f"the label of {name!r} is {label!r}", hint="it is a text")
+    _check_known("layout style", asked.layout, LAYOUT_STYLES.names())
     if asked.cmap is not None:
         colormap(asked.cmap)
     if asked.font is not None:
         try:
             text_width("x", 1.0, font_file=asked.font)
         except ExportError as error:
-            raise UsageError(str(error), hint=error.hint) from error
+            raise UsageError(str(error).replace(": ", "\n", 1), hint=error.hint) from error
 
 
 def warn_of_unused(asked: Options, topology: Topology, capture: Capture | None = None) -> None:
@@ -155,10 +182,38 @@ def _say(text: str) -> None:
 
 
 @cache
+def _plain_types() -> dict[str, tuple[type, ...]]:
+    """Return the types of each option that takes nothing but numbers, texts and flags."""
+    hints = typing.get_type_hints(Options)
+    kinds = {
+        name: typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,) for name, hint in hints.items()
+    }
+    return {name: found for name, found in kinds.items() if all(kind in _TYPE_WORDS for kind in found)}
+
+
+@cache
 def _choices() -> dict[str, tuple[str, ...]]:
     """Return the words that each option takes, of those whose type lists them."""
     hints = typing.get_type_hints(Options)
     return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
+
+
+def _check_types(asked: Options) -> None:
+    """Hold what is a number, a text or a flag to its type; ``"no"`` would count as true."""
+    for name, kinds in _plain_types().items():
+        value = getattr(asked, name)
+        is_file = str in kinds and isinstance(value, os.PathLike | torch.device)
+        is_count = int in kinds and hasattr(value, "__index__") and not isinstance(value, bool | torch.Tensor)
+        is_number = float in kinds and isinstance(value, int | float) and not isinstance(value, bool)
+        if not (type(value) in kinds or is_file or is_count or is_number):
+            words = " or ".join(_TYPE_WORDS[kind] for kind in kinds)
+            raise UsageError(f"{name} is the {type(value).__name__} {value!r}", hint=f"it is {words}")
+
+
+def _check_known(what: str, name: str, names: Iterable[str]) -> None:
+    choices = ("auto", *names)
+    if name not in choices:
+        raise UnknownNameError(what, name, choices)
 
 
 def _check_batch_dim(batch_dim: str | int) -> None:

@@ -27,13 +27,25 @@ from typing import Any
 
 
 class NeuralFlowError(Exception):
-    """Base of every error raised on purpose."""
+    """Base of every error raised on purpose. Tracebacks show the hint as a note."""
 
     exit_code = 70
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
+        self._hint = ""
         self.hint = hint
+
+    @property
+    def hint(self) -> str:
+        """What to type next; empty where nobody can tell."""
+        return self._hint
+
+    @hint.setter
+    def hint(self, text: str) -> None:
+        others = [note for note in getattr(self, "__notes__", ()) if note != f"hint: {self._hint}"]
+        self._hint = text
+        self.__notes__ = [*others, f"hint: {text}"] if text else others
 
 
 class UsageError(NeuralFlowError, ValueError):

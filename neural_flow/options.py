@@ -17,6 +17,7 @@ from neural_flow.scene.options import Change, SceneOptions
 from neural_flow.theme import get_theme
 
 Progress = Callable[[str], None]
+ImageNorm = tuple[Sequence[float], Sequence[float]]
 PAGE_WIDTHS = {"column": 252.0, "page": 516.0, "slide": 960.0}
 UNITS = {"pt": 1.0, "mm": 72 / 25.4, "cm": 72 / 2.54, "in": 72.0, "px": 0.75}
 POINTS_OF_DEFAULT_PAGE = (1067.0, 600.0)
@@ -88,7 +89,7 @@ class Options:
     inputs: Iterable[str] = ()
     inputs_function: str | None = None
     weights: str | None = None
-    image_norm: tuple[Sequence[float], Sequence[float]] | None = None
+    image_norm: ImageNorm | Mapping[str, ImageNorm] | None = None
     changes: tuple[tuple[int, Change], ...] = ()
     edge_changes: tuple[tuple[int, int, Change], ...] = ()
     progress: Progress | None = None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -22,7 +23,7 @@ from neural_flow.capture.measure._base import MEASUREMENTS, MeasureOptions
 from neural_flow.capture.metadata import run_metadata_pass
 from neural_flow.capture.precision import autocast_as_asked
 from neural_flow.capture.session import Session
-from neural_flow.checks import check_look, check_model, read_options, shortened, warn_of_unused
+from neural_flow.checks import check_kwargs, check_look, check_model, read_options, shortened, warn_of_unused
 from neural_flow.diagram.build import build_diagram
 from neural_flow.drawing import Picture
 from neural_flow.errors import CaptureSkippedWarning, ForwardError, SelectionError
@@ -133,9 +134,10 @@ class _Run:
         self, model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None, options: Mapping[str, Any]
     ) -> None:
         self.model = model
+        check_model(model)
+        check_kwargs(kwargs)
         self.args = as_arguments(args)
         self.kwargs = dict(kwargs or {})
-        check_model(model)
         self.asked = read_options(options)
         self._raised: Exception | None = None
 
@@ -255,7 +257,7 @@ class _Run:
         error = ForwardError(
             f"the model raised while running {failure.module or 'the root module'} (call {failure.call})\n"
             + (describe_error(cause) if self._raised else str(cause)),
-            hint=f"inputs were {', '.join(shapes) or 'none'}; try inputs of other shapes",
+            hint=self._misfit() or f"inputs were {', '.join(shapes) or 'none'}; try inputs of other shapes",
             module=failure.module,
             call=failure.call,
             input_shapes=shapes,
@@ -265,6 +267,24 @@ class _Run:
         _forget_locals(cause)
         self._raised = None
         raise error from cause
+
+    def _misfit(self) -> str:
+        """Return what to give where the arguments do not fit forward, or are nothing that a layer takes; else empty."""
+        try:
+            signature = inspect.signature(self.model.forward)
+        except (TypeError, ValueError):  # a forward without a signature
+            return ""
+        try:
+            signature.bind(*self.args, **self.kwargs)
+        except TypeError:
+            bare = [part.replace(annotation=part.empty) for part in signature.parameters.values()]
+            return f"forward takes {inspect.Signature(bare)}; args is a tuple of arguments, kwargs a dict"
+        odd = [type(value).__name__ for value in self.args if isinstance(value, list | dict | np.ndarray)]
+        return (
+            f"forward was given a {odd[0]} as one argument; several are a tuple, and a layer takes tensors"
+            if odd
+            else ""
+        )
 
 
 def drawn_stage_ids(topology: records.Topology) -> frozenset[int]:

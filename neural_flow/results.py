@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 MAX_OPENED_STAGES = 400
+MAX_NAMES = 12
 
 
 class Topology:
@@ -129,7 +130,9 @@ class CaptureView:
 
     def __getitem__(self, key: str | tuple[str, int]) -> records.Summary:
         place = key if isinstance(key, tuple) else (key, 0)
-        summary = self.record.summaries[self._ids[place]]
+        summary = self.record.summaries.get(self._id_of(place))
+        if summary is None:
+            raise KeyError(f"{place}: this stage has no picture")
         if not summary.facts.get("is_drawn", True):
             raise KeyError(f"{place}: another card stands for this one; draw it, by fold=False, to get its picture")
         return summary
@@ -140,7 +143,16 @@ class CaptureView:
 
     def stats(self, path: str, call_index: int = 0) -> records.TensorStats:
         """Return the statistics of one stage over its whole output."""
-        return self.record.stats[self._ids[path, call_index]]
+        found = self.record.stats.get(self._id_of((path, call_index)))
+        if found is None:
+            raise KeyError(f"{(path, call_index)}: no statistics were taken of this stage")
+        return found
+
+    def _id_of(self, place: tuple[str, int]) -> int:
+        if place not in self._ids:
+            known = ", ".join(str(found) for found in [*self._ids][:MAX_NAMES]) + ", ..." * (len(self._ids) > MAX_NAMES)
+            raise KeyError(f"{place}: no stage is called so; there are {known}")
+        return self._ids[place]
 
 
 def make_scene(

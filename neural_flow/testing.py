@@ -10,6 +10,7 @@ from torch import nn
 
 from neural_flow import graph_json, pipeline
 from neural_flow.diff import Difference, diff_topologies, difference_lines, renamed_lines
+from neural_flow.errors import UsageError
 from neural_flow.graph_json import read_graph
 from neural_flow.options import request_options
 
@@ -36,7 +37,9 @@ def assert_architecture(
     Raises:
         AssertionError: the architecture differs; the message lists how.
         ModelLoadError: the file cannot be read.
+        UsageError: the arguments stand in another order.
     """
+    _check_order(args, graph)
     stored = read_graph(graph)
     expected = graph_json.topology_from_json(stored)
     found = pipeline.trace(model, args, kwargs, **request_options(expected.request)).record
@@ -44,6 +47,13 @@ def assert_architecture(
         return
     lines = change_lines(diff_topologies(expected, found))
     raise AssertionError(f"the architecture differs from {Path(graph).name}:\n" + "\n".join(lines))
+
+
+def _check_order(args: Any, graph: Any) -> None:
+    is_file_first = isinstance(args, str | Path) and str(args).endswith(".json")
+    if not isinstance(graph, str | Path) or is_file_first:
+        found = f"args is {str(args)!r}" if is_file_first else f"graph is a {type(graph).__name__}"
+        raise UsageError(found, hint='write assert_architecture(model, inputs, "graph.json")')
 
 
 def change_lines(difference: Difference) -> list[str]:

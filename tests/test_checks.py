@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,6 +13,7 @@ from torch import nn
 from neural_flow.checks import MAX_NAMES, shortened
 from neural_flow.errors import (
     CaptureSkippedWarning,
+    ForwardError,
     SelectionError,
     TopologyFallbackWarning,
     UnusedOptionWarning,
@@ -61,6 +63,13 @@ UNKNOWN: list[dict[str, Any]] = [
     {"detial": "op"},
     {"capture_device": "cuda:99"},
     {"capture_device": "toaster"},
+    {"depth": "2"},
+    {"dpi": "300"},
+    {"fold": "no"},
+    {"legend": 1},
+    {"max_stages": True},
+    {"title": 3},
+    {"labels": {"conv": 3}},
 ]
 
 
@@ -86,6 +95,40 @@ def test_an_option_that_is_not_there_gets_its_nearest_name() -> None:
     with pytest.raises(UsageError, match="unknown option 'detial'") as caught:
         render(Never(), torch.rand(1, 2), detial="op")
     assert caught.value.hint == "did you mean 'detail'?"
+
+
+def test_names_of_the_command_line_are_taken_too() -> None:
+    drawing = render(Attending(), torch.rand(2, 5, 8), type="Linear", label={"last": "Head"})
+    assert [stage.name for stage in drawing.topology.stages if stage.kind == "module"] == ["last"]
+    assert ">Head<" in drawing.to_bytes(".svg").decode()
+
+
+def test_a_number_of_another_library_is_a_number() -> None:
+    drawing = render(Attending(), torch.rand(2, 5, 8), depth=np.int64(1), width=np.float64(400.0), fold=True)
+    assert drawing.topology.stages
+
+
+def test_what_auto_stands_beside_is_listed() -> None:
+    for option in ("topology", "layout"):
+        with pytest.raises(UsageError, match="known: auto, "):
+            render(Never(), torch.rand(1, 2), **{option: "guess"})
+
+
+def test_keyword_arguments_have_names() -> None:
+    with pytest.raises(UsageError, match="kwargs is a Tensor"):
+        render(Never(), (), torch.rand(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [((), "forward takes (x)"), ((1, 2), "forward takes"), ([torch.rand(2, 5, 8)], "given a list")],
+    ids=["none", "many", "a list"],
+)
+def test_arguments_that_do_not_fit_get_a_hint_that_a_traceback_shows(args: Any, hint: str) -> None:
+    with pytest.raises(ForwardError) as caught:
+        render(Attending(), args)
+    assert hint in caught.value.hint
+    assert any(hint in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("model", [Never, torch.relu, None], ids=["class", "function", "nothing"])

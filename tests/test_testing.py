@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import neural_flow as nf
-from neural_flow.errors import ModelLoadError
+from neural_flow.errors import ModelLoadError, UsageError
 
 
 def net(width: int = 8, act: type[nn.Module] = nn.ReLU) -> nn.Module:
@@ -68,3 +68,10 @@ def test_long_lists_are_cut(tmp_path: Path):
 def test_a_file_that_is_no_graph(tmp_path: Path):
     with pytest.raises(ModelLoadError):
         nf.assert_architecture(net(), torch.ones(1, 4), tmp_path / "absent.json")
+
+
+def test_arguments_in_another_order(graph: Path):
+    for arguments in ((str(graph), torch.ones(1, 4)), (graph,)):
+        with pytest.raises(UsageError) as caught:
+            nf.assert_architecture(net(), *arguments)
+        assert "assert_architecture(model, inputs" in caught.value.hint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import sqrt
@@ -52,6 +52,10 @@ class Pictures:
     """Ids of the stages that get a picture; None is all. Of the others, kind and statistics are noted."""
     origins: tuple[Origin, ...] = ()
     """Where each output leaf comes from."""
+    image_norms: Mapping[str, tuple[Sequence[float], Sequence[float]]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """Mean and std by channel of the inputs that were normalised otherwise than ``context`` says, by name."""
     summaries: dict[int, _Raw] = field(default_factory=dict[int, "_Raw"])
     stats: dict[int, TensorStats] = field(default_factory=dict[int, TensorStats])
     attention: dict[int, list[_Raw]] = field(default_factory=dict[int, "list[_Raw]"])
@@ -140,6 +144,8 @@ class Pictures:
             batch_size=self.batch.size,
             has_conv1d=_may_be_signal(leaf) and module is not None and _has_conv1d(module, leaf.shape[-2]),
         )
+        if stage.kind == "input" and (own := self.image_norms.get(stage.name)) is not None:
+            return replace(context, image_mean=tuple(own[0]), image_std=tuple(own[1]))
         if stage.kind != "output":
             return context
         origin = self.origins[stage.index] if stage.index < len(self.origins) else Origin()

@@ -25,6 +25,7 @@ from neural_flow.probe import Probe, observe_every_emit
 from neural_flow.records import Capture, Failure, Stage, Topology, Trace
 from neural_flow.summaries._base import Norm, SummaryContext
 
+ImageNorm = tuple[Sequence[float], Sequence[float]]
 OnOutput = Callable[[CallKey, nn.Module, Any], None]
 _MAX_SIDE = 160
 
@@ -51,7 +52,7 @@ def run_capture_pass(
     tokens: Sequence[str] | None = None,
     max_side: int = _MAX_SIDE,
     max_channels: int = 0,
-    image_norm: tuple[Sequence[float], Sequence[float]] | None = None,
+    image_norm: ImageNorm | Mapping[str, ImageNorm] | None = None,
     picture_ids: Collection[int] | None = None,
     on_raise: Callable[[Exception], None] | None = None,
 ) -> Capture:
@@ -82,7 +83,8 @@ def run_capture_pass(
         tokens: labels of the token axis.
         max_side: longest side of a stored map, in pixels.
         max_channels: channels to keep of a feature map, if more than are drawn.
-        image_norm: mean and std by channel that normalised the image input; undone in its picture.
+        image_norm: mean and std by channel that normalised the images; undone in their pictures. A mapping by input
+            name says it of each input alone.
         picture_ids: ids of the stages that get a picture, None for all. Members of a fold that only its representative
             stands for cost more than half of the pass in deep models.
         on_raise: told the exception that the model raised, where it did; ``failure`` holds its text only.
@@ -94,6 +96,8 @@ def run_capture_pass(
         UsageError: the batch has no such dimension, or no such example.
     """
     plan, asked_heads = make_plan(topology, trace), parse_heads(heads)
+    by_name = image_norm if isinstance(image_norm, Mapping) else {}
+    of_all = None if isinstance(image_norm, Mapping) else image_norm
     context = SummaryContext(
         sample=sample,
         labels=tuple(labels or ()),
@@ -101,8 +105,8 @@ def run_capture_pass(
         max_side=max_side,
         max_channels=max_channels,
         norm=norm,
-        image_mean=tuple(image_norm[0]) if image_norm else (),
-        image_std=tuple(image_norm[1]) if image_norm else (),
+        image_mean=tuple(of_all[0]) if of_all else (),
+        image_std=tuple(of_all[1]) if of_all else (),
     )
     failure: Failure | None = None
     notes: list[str] = []
@@ -121,6 +125,7 @@ def run_capture_pass(
             has_stats=has_stats,
             wanted=None if picture_ids is None else frozenset(picture_ids),
             origins=output_origins(trace),
+            image_norms=by_name,
         )
         for stage in plan.inputs:
             if stage.index < len(leaves):

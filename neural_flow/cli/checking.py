@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from neural_flow.cli.finite import first_not_finite, not_finite_text
 from neural_flow.cli.github import annotate
 from neural_flow.cli.loading import Job, improve_hint, load_job, model_options, pipeline_options
 from neural_flow.diff import diff_topologies, difference_lines, difference_to_json
-from neural_flow.errors import ForwardError, UsageError
+from neural_flow.errors import ForwardError, ModelLoadError, UsageError
 from neural_flow.export._base import write_whole
 from neural_flow.records import Topology
 from neural_flow.testing import change_lines
@@ -57,8 +58,13 @@ def _check_architecture(params: Mapping[str, Any], tell: Tell) -> dict[str, Any]
     if params["update"] and not file.exists():
         _update(params, pipeline_options(params, tell), file, has_values=False, tell=tell)
         return _answer(f"{file}: written", is_different=False, found="written")
-    stored = graph_json.read_graph(file)
-    expected = graph_json.topology_from_json(stored)
+    stored = _stored(file, str(params["target"]))
+    try:
+        expected = graph_json.topology_from_json(stored)
+    except ModelLoadError as error:
+        what, _, found = str(error).partition("\n")
+        words = what.replace("the graph", f"the graph {file}", 1)
+        raise ModelLoadError(f"{words}\n{found}".strip(), hint=_writing(file, str(params["target"]))) from error
     fingerprint = graph_json.fingerprint(stored)
     filled, selection = asked_again(params, expected.request)
     options = pipeline_options(filled, tell) | selection
@@ -85,6 +91,23 @@ def _check_architecture(params: Mapping[str, Any], tell: Tell) -> dict[str, Any]
     answer = _answer(head, *shown, is_different=not params["update"], found="changed")
     answer["json"]["difference"] = difference_to_json(difference)
     return answer
+
+
+def _stored(file: Path, target: str) -> dict[str, Any]:
+    try:
+        return graph_json.read_graph(file)
+    except ModelLoadError as error:
+        if not file.exists():
+            raise ModelLoadError(f"there is no graph {file} to check against", hint=_writing(file, target)) from None
+        found = str(error).partition("\n")[2]
+        raise ModelLoadError(f"cannot read the graph {file}\n{found}", hint=_writing(file, target)) from error
+
+
+def _writing(file: Path, target: str) -> str:
+    """Return how to get the graph file; a file with another suffix is not to be written over."""
+    if file.suffix != ".json":
+        return "name a graph .json"
+    return f"write it with: {shlex.join(['neural-flow', 'render', target, '-o', str(file)])}"
 
 
 def _answer(*lines: str, is_different: bool, found: str) -> dict[str, Any]:

@@ -60,6 +60,14 @@ def show_bug(error: BaseException) -> None:
     say("hint", REPORT_HINT)
 
 
+def show_shadow(error: BaseException, file: Path) -> None:
+    """Say which file of the user's is taken for a library, so that the library cannot be loaded."""
+    name = file.parent.name if file.name == "__init__.py" else file.stem
+    say("error", f"a file of yours is taken for the library {name}: {file}")
+    say("cause", _cause_text(error))
+    say("hint", "give the file another name, or run neural-flow from another folder")
+
+
 def _cause_text(error: BaseException) -> str:
     text = str(error)
     head = text.partition(":")[0]

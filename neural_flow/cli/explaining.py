@@ -29,6 +29,10 @@ def run_why(params: Mapping[str, Any]) -> int:
     with prints_to_stderr(), PhaseProgress(4, is_quiet=params["quiet"]) as progress:
         job = load_job(params, progress.phase, command="render")
         trace, topology, source, target = _find(params, job, progress.phase)
+    if source is target:
+        raise SelectionError(
+            f"{params['source']} and {params['sink']} are one stage, {source.name}", hint="name two stages"
+        )
     edge = next(
         (edge for edge in topology.edges if (edge.source, edge.target) == (source.stage_id, target.stage_id)), None
     )
@@ -92,6 +96,13 @@ def _label(stage: Stage) -> str:
 
 
 def _no_edge(topology: Topology, source: Stage, target: Stage) -> SelectionError:
+    for edge in topology.edges:  # a module that runs again has a stage for each of its calls
+        start, end = topology.stages[edge.source], topology.stages[edge.target]
+        if _is_one_module(start, source) and _is_one_module(end, target):
+            return SelectionError(
+                f"there is no edge {source.name} → {target.name}\nthere is {start.name} → {end.name}, of another call",
+                hint=f"ask for {start.name} {end.name}",
+            )
     for start, end in ((source, target), (target, source)):
         if way := way_between(topology, start, end):
             return SelectionError(
@@ -102,6 +113,10 @@ def _no_edge(topology: Topology, source: Stage, target: Stage) -> SelectionError
         f"there is no edge {source.name} → {target.name}\nno value of the one reaches the other",
         hint="neural-flow render draws what is connected",
     )
+
+
+def _is_one_module(one: Stage, other: Stage) -> bool:
+    return one is other or (one.kind == other.kind == "module" and one.path == other.path)
 
 
 def _lines(edge: Edge, source: Stage, target: Stage, steps: Sequence[Step]) -> list[str]:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from neural_flow.capture._names import input_leaves
 from neural_flow.cli.console import say
 from neural_flow.errors import ForwardError, UsageError
 from neural_flow.models.arguments import parse_arguments
@@ -17,6 +18,7 @@ from neural_flow.models.conventions import class_names, loss_function, token_wor
 from neural_flow.models.inputs import make_inputs, retry_command
 from neural_flow.models.target import LoadedModel, load_target
 from neural_flow.models.typed_inputs import SampleInputs
+from neural_flow.options import ImageNorm
 
 _SAME_NAMES = (
     "detail", "depth", "max_stages", "fold", "topology", "tracer", "fake", "capture", "capture_device", "attention",
@@ -119,7 +121,7 @@ def model_options(params: Mapping[str, Any], job: Job) -> dict[str, Any]:
         "inputs": tuple(_ABSOLUTE_FILE.sub(_file_name, text) for text in job.texts),
         "inputs_function": _named(params["inputs_function"]),
         "weights": _named(params["weights"]),
-        "image_norm": _image_norm(job.inputs),
+        "image_norm": _image_norm(job),
         "tokens": token_words(job.loaded, params.get("tokens")),
         "class_labels": class_names(job.loaded, params.get("class_labels")),
         "loss": loss_function(job.loaded),
@@ -131,18 +133,22 @@ def _named(file: Any) -> Any:
     return Path(file).name if file is not None and Path(file).is_absolute() else file
 
 
-def _image_norm(inputs: SampleInputs) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Return mean and std by channel of the normalised image; None where two images differ in how they were made."""
-    if len(set(inputs.normalisations.values())) != 1:
-        return None
-    name, found = next(iter(inputs.normalisations.items()))
-    value = inputs.args[int(name)] if name.isdigit() else inputs.kwargs[name]
-    others = [other for other in (*inputs.args, *inputs.kwargs.values()) if _is_image_like(other, value.shape)]
-    if len(others) != len(inputs.normalisations):
-        return None  # a picture that was not normalised must not be changed
-    num_channels = value.shape[-3] if value.ndim >= 3 else 1
-    mean, std = (part * num_channels if len(part) == 1 else part for part in (found.mean, found.std))
-    return mean, std
+def _image_norm(job: Job) -> ImageNorm | dict[str, ImageNorm] | None:
+    """Return mean and std by channel of the normalised images, by input name where not all images were made alike."""
+    inputs = job.inputs
+    names = {id(value): name for name, value in input_leaves(job.loaded.model, inputs.args, inputs.kwargs)}
+    found: dict[str, ImageNorm] = {}
+    shapes: set[tuple[int, ...]] = set()
+    for key, done in inputs.normalisations.items():
+        value = inputs.args[int(key)] if key.isdigit() else inputs.kwargs[key]
+        num_channels = value.shape[-3] if value.ndim >= 3 else 1
+        mean, std = (part * num_channels if len(part) == 1 else part for part in (done.mean, done.std))
+        found[names.get(id(value), key)] = mean, std
+        shapes.add(tuple(value.shape))
+    others = (*inputs.args, *inputs.kwargs.values())
+    num_alike = sum(any(_is_image_like(other, shape) for shape in shapes) for other in others)
+    is_for_all = len(set(found.values())) == 1 and num_alike == len(found)
+    return next(iter(found.values())) if is_for_all else found or None
 
 
 def _is_image_like(value: Any, shape: Sequence[int]) -> bool:

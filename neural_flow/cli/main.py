@@ -15,9 +15,18 @@ import typer
 import typer.main
 
 from neural_flow.cli.app import app
-from neural_flow.cli.console import say, show_bug, show_error, shown_warnings, stdout_refused, usable_streams
+from neural_flow.cli.console import (
+    say,
+    show_bug,
+    show_error,
+    show_shadow,
+    shown_warnings,
+    stdout_refused,
+    usable_streams,
+)
 from neural_flow.cli.defaults import defaults_for
-from neural_flow.errors import ExportError, ForwardError, NeuralFlowError
+from neural_flow.cli.shadows import shadowing_file
+from neural_flow.errors import ExportError, ForwardError, ModelLoadError, NeuralFlowError
 
 EXIT_BUG = 70
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -66,6 +75,9 @@ def _answer(arguments: list[str]) -> int:
         if isinstance(error, _COMMAND_LINE_ERROR):
             _show_command_line_error(error, arguments)
             return 2
+        if (file := shadowing_file(error)) is not None:
+            show_shadow(error, file)
+            return ModelLoadError.exit_code
         show_bug(error)
         return EXIT_BUG
 

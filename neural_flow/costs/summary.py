@@ -13,6 +13,7 @@ from torch import nn
 from neural_flow.capture.measure._base import MeasureOptions
 from neural_flow.costs._calls import CALL_MEASURES
 from neural_flow.errors import UnknownNameError
+from neural_flow.nested import tensor_leaves
 from neural_flow.options import as_arguments
 from neural_flow.pipeline import observe
 from neural_flow.records import ModelInfo, ModuleCall, ModuleInfo, TensorMeta, Trace
@@ -119,6 +120,9 @@ def summary_table(
     notes: list[str] = []
     costs: dict[str, dict[str, float]] = {}
     for name in columns:
+        if name == "time" and _is_on_meta(model, call):
+            notes.append("time was not measured: nothing is computed on meta")
+            continue
         try:
             with redirect_stdout(io.StringIO()):  # what the model prints has been seen once
                 costs[name] = CALL_MEASURES[name](model, *call, asked)
@@ -179,6 +183,11 @@ def _cost_of(path: str, cost: Mapping[str, float] | None, calls: Mapping[str, ob
     inner = [one for one in cost if one.startswith(f"{path}.") or not path]
     outermost = [one for one in inner if not any(one.startswith(f"{other}.") for other in inner)]
     return sum(cost[one] for one in outermost) if outermost else None
+
+
+def _is_on_meta(model: nn.Module, call: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
+    tensors = (*model.parameters(), *model.buffers(), *(tensor for _, tensor in tensor_leaves(call)))
+    return any(tensor.device.type == "meta" for tensor in tensors)
 
 
 def _is_related(one: str, other: str) -> bool:

@@ -335,6 +335,11 @@ def _unreadable_target(target: str) -> ModelLoadError:
             f"{target} is no model\na {path.suffix} file holds weights, not the code that uses them",
             hint=render_command("model.py", "--weights", target),
         )
+    if path.suffix == ".json" and path.is_file():
+        return ModelLoadError(
+            f"{target} is no model\na graph file holds stages and edges, not the operations behind them",
+            hint="name the model; render and diff take a graph file too",
+        )
     if path.is_dir():
         return _no_such_file(path)
     forms = (

@@ -29,6 +29,8 @@ from neural_flow.saved_tensors.rows import (
 from neural_flow.torch_private import graph_task_id
 
 OUTSIDE = "<root>"
+MAX_SHARED_SHOWN = 8
+"""Calls named in one line of the table; a row of the record has them all."""
 _CHECKPOINT = "torch/utils/checkpoint.py"
 _HEADER = ("call", "kind", "shape", "dtype", "bytes", "memory", "node", "shared with")
 
@@ -128,10 +130,15 @@ class SavedTensorRecord:
         calls: dict[int | None, dict[str, None]] = {}
         for row in self._rows:
             calls.setdefault(row.storage, {})[row.call] = None
+        others: dict[tuple[int | None, str], tuple[str, ...]] = {}
+        for storage, found in calls.items():
+            known = tuple(found) if storage is not None else ()
+            for place, call in enumerate(known if len(known) > 1 else ()):
+                others[storage, call] = known[:place] + known[place + 1 :]
         return tuple(
             row
-            if row.storage is None or len(calls[row.storage]) == 1
-            else dataclasses.replace(row, shared_with=tuple(call for call in calls[row.storage] if call != row.call))
+            if (shared_with := others.get((row.storage, row.call))) is None
+            else dataclasses.replace(row, shared_with=shared_with)
             for row in self._rows
         )
 
@@ -271,7 +278,9 @@ def _is_in_checkpoint() -> bool:
 def _cells(row: SavedTensorRow) -> tuple[str, ...]:
     node = "" if row.node is None else f"{row.node}.{row.attribute}"
     shape = "×".join(map(str, row.shape or ())) or "scalar"
-    marks = ["recomputed"] * row.is_recomputed + list(row.shared_with)
+    marks = ["recomputed"] * row.is_recomputed + list(row.shared_with[:MAX_SHARED_SHOWN])
+    if len(row.shared_with) > MAX_SHARED_SHOWN:
+        marks.append(f"and {len(row.shared_with) - MAX_SHARED_SHOWN} more")
     call = row.call or "(model)"
     return (
         call,

@@ -13,6 +13,8 @@ from neural_flow.records import Trace
 
 WRAPPER_PARTS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "module")
 NUM_NEAREST = 3
+MIN_LIKENESS = 0.6
+"""Below, two names share letters by chance."""
 
 
 @lru_cache(maxsize=256)
@@ -77,7 +79,7 @@ class Selector:
         Raises:
             SelectionError: a class has no call.
         """
-        return self._collect(option, patterns, self._classes_like)
+        return self._collect(option, patterns, self._classes_like, is_class=True)
 
     def by_either(self, option: str, patterns: Sequence[str]) -> set[int]:
         """Return the calls whose path or class matches.
@@ -87,12 +89,14 @@ class Selector:
         """
         return self._collect(option, patterns, lambda p: self._paths_like(p) or self._classes_like(p))
 
-    def _collect(self, option: str, patterns: Sequence[str], find: Callable[[str], set[int]]) -> set[int]:
+    def _collect(
+        self, option: str, patterns: Sequence[str], find: Callable[[str], set[int]], *, is_class: bool = False
+    ) -> set[int]:
         found: set[int] = set()
         for pattern in patterns:
             calls = find(pattern)
             if not calls:
-                self._fail(option, pattern)
+                self._fail(option, pattern, is_class)
             found |= calls
         return found
 
@@ -106,17 +110,27 @@ class Selector:
             if matches_class(pattern, call.class_name, self._qualified.get(call.path, call.class_name))
         }
 
-    def _fail(self, option: str, pattern: str) -> None:
+    def _fail(self, option: str, pattern: str, is_class: bool) -> None:
         paths = list(dict.fromkeys(call.path for call in self._trace.calls if call.path))
-        not_run = [m.path for m in self._trace.modules if m.path and matches_path(pattern, m.path)]
+        not_run = [
+            module.path
+            for module in self._trace.modules
+            if module.path
+            and (
+                matches_class(pattern, module.class_name, module.qualified_name)
+                if is_class
+                else matches_path(pattern, module.path)
+            )
+        ]
         if not_run:
             raise SelectionError(
                 f"{option} {pattern!r} matches {not_run[0]!r}, but it did not run with these inputs",
                 hint=f"modules that ran: {_listing(paths)}",
             )
         classes = list(dict.fromkeys(call.class_name for call in self._trace.calls))
-        near = nearest(pattern, [*paths, *classes])
-        hint = f"nearest: {', '.join(near)}" if near else f"modules that ran: {_listing(paths)}"
+        near = nearest(pattern, classes if is_class else [*paths, *classes])
+        listed = f"classes that ran: {_listing(classes)}" if is_class else f"modules that ran: {_listing(paths)}"
+        hint = f"nearest: {', '.join(near)}" if near else listed
         raise SelectionError(f"{option} {pattern!r} matches no module that ran", hint=hint)
 
 
@@ -124,9 +138,9 @@ def nearest(pattern: str, names: Iterable[str]) -> list[str]:
     """Return the names most like a pattern, best first."""
     known = list(dict.fromkeys(names))
     bare = pattern.replace("*", "").strip(".")
-    near = difflib.get_close_matches(bare, known, n=NUM_NEAREST, cutoff=0.5)
+    near = difflib.get_close_matches(bare, known, n=NUM_NEAREST, cutoff=MIN_LIKENESS)
     last = bare.rpartition(".")[2].lower()
-    inside = [name for name in known if last and last in name.lower()]
+    inside = [name for name in known if len(last) > 1 and last in name.lower()]
     return list(dict.fromkeys([*near, *inside]))[:NUM_NEAREST]
 
 

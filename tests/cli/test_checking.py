@@ -132,3 +132,14 @@ def test_mistakes(run: Run, folder: Path, arguments: list[str], code: int, word:
     assert result.code == code, result.stderr
     assert word in result.stderr
     assert "hint" in result.lines
+
+
+def test_what_is_no_graph_is_named_with_the_command_that_writes_one(run: Run, folder: Path) -> None:
+    (folder / "half.json").write_text('{"schema": "neural-flow.graph/1"}')
+    (folder / "cut.json").write_text('{"schema":')
+    for name in ("absent.json", "half.json", "cut.json"):
+        result = run("check", "net.py", "--against", name)
+        assert result.code == 3
+        assert name in result.lines["error"]
+        assert result.lines["hint"] == f"write it with: neural-flow render net.py -o {name}"
+    assert "write" not in run("check", "net.py", "--against", "net.py").lines["hint"]

@@ -49,6 +49,47 @@ def test_without_an_edge_the_way_is_told(run: Run, folder: Path) -> None:
     assert "x → stem" in result.lines["cause"]
 
 
+SHARED = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = (nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x):
+        y = self.b(self.a(x))
+        return self.c(self.a(y) + y)
+
+
+example_inputs = torch.ones(2, 4)
+"""
+
+
+def test_an_edge_of_another_call_of_the_same_module_is_named(run: Run, folder: Path) -> None:
+    (folder / "shared.py").write_text(SHARED)
+    result = run("why", "shared.py", "a", "c")
+    assert result.code == 5
+    assert result.lines["hint"] == "ask for a#1 c"
+    assert run("why", "shared.py", "a#1", "c").code == 0
+
+
+def test_one_stage_is_no_edge(run: Run, folder: Path) -> None:
+    result = run("why", "net.py", "stem", "stem")
+    assert result.code == 5
+    assert result.lines["error"] == "stem and stem are one stage, stem"
+
+
+def test_a_graph_file_has_no_operations(run: Run, folder: Path) -> None:
+    assert run("render", "net.py", "-o", "net.json").code == 0
+    for command in (("why", "net.json", "stem", "head"), ("summary", "net.json")):
+        result = run(*command)
+        assert result.code == 3
+        assert "render and diff" in result.lines["hint"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "word"),
     [

@@ -10,9 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from neural_flow import pipeline
+from neural_flow.cli.loading import load_job, model_options
 from neural_flow.cli.rendering import default_stem, read_outputs
 from neural_flow.errors import UnknownNameError, UsageError
 
@@ -255,3 +259,53 @@ def test_outputs_are_checked_before_anything_runs() -> None:
         read_outputs(["a.sgv"], None, "x.py")
     with pytest.raises(UsageError, match="twice"):
         read_outputs(["-", "-"], "svg", "x.py")
+
+
+TWO_IMAGES = """\
+import torch
+from torch import nn
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(6, 4, 3)
+
+    def forward(self, left, right):
+        return self.conv(torch.cat([left, right], 1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [("~imagenet", "~0.5,0.25"), ("~imagenet", ""), ("~0.5,0.5", "~0.5,0.5")], ids=str
+)
+def test_each_image_is_shown_as_it_was_before_its_own_normalisation(folder: Path, left: str, right: str) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    pixels[0, 0], pixels[0, 1] = 0, 255
+    Image.fromarray(pixels).save(folder / "photo.png")
+    (folder / "two.py").write_text(TWO_IMAGES)
+    params = {
+        "target": "two.py", "arguments": [], "weights": None, "unsafe_load": False, "allow_download": False, "seed": 0,
+        "device": None, "inputs_function": None, "quiet": True,
+        "inputs": [f"left=@photo.png:1,3,16,16{left}", f"right=@photo.png:1,3,16,16{right}"],
+    }  # fmt: skip
+    job = load_job(params, lambda _: None)
+    options = model_options(params, job)
+    _, captured = pipeline.observe_values(job.loaded.model, job.inputs.args, job.inputs.kwargs, **options)
+    for stage_id in (0, 1):
+        shown = captured.summaries[stage_id].arrays["pixels"].astype(int)
+        assert np.abs(shown - pixels).max() <= 1
+
+
+def test_a_font_that_is_not_there_is_said_once(run: Run, folder: Path) -> None:
+    result = run("render", "net.py", "--font", "absent.ttf")
+    assert result.code == 2
+    assert result.lines["error"] == "the font absent.ttf cannot be read"
+    assert result.lines["cause"].startswith("[Errno 2] No such file")
+
+
+def test_a_class_that_is_not_there_names_classes(run: Run, folder: Path) -> None:
+    result = run("render", "net.py", "--type", "Nope")
+    assert result.code == 5
+    assert result.lines["hint"] == "classes that ran: Net, Conv2d, Sequential, ReLU, Linear"
+    assert run("render", "net.py", "--type", "Conv2").lines["hint"] == "nearest: Conv2d"

@@ -114,3 +114,11 @@ def test_measurement_that_cannot_be_made_is_said():
     assert table.notes == ("saved was not measured: ValueError: only without gradients",)
     assert table.rows[0].saved_nbytes is None
     assert table.rows[0].flops == 0
+
+
+def test_nothing_takes_time_on_meta():
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU()).to("meta")
+    table = summary_table(model, torch.empty(2, 4, device="meta"))
+    assert all(row.seconds is None for row in table.rows)
+    assert table.rows[1].flops == 2 * 2 * 4 * 8
+    assert table.notes == ("time was not measured: nothing is computed on meta",)

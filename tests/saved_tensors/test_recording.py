@@ -205,3 +205,44 @@ def test_nothing_is_recorded_without_gradients():
     assert record.rows == ()
     assert record.total_nbytes == 0
     assert "nothing saved" in str(record)
+
+
+class Loop(nn.Module):
+    """One weight in many calls, and many times in each of them."""
+
+    def __init__(self, num_calls: int) -> None:
+        super().__init__()
+        self.cell = Cell()
+        self.num_calls = num_calls
+
+    def forward(self, x):
+        for _ in range(self.num_calls):
+            x = self.cell(x)
+        return x
+
+
+class Cell(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(3))
+
+    def forward(self, x):
+        return x @ self.weight @ self.weight
+
+
+def test_one_weight_of_many_calls():
+    with record_saved_tensors(Loop(40)) as record:
+        pass
+    assert record.rows == ()
+    model = Loop(40)
+    with record_saved_tensors(model) as record:
+        model(torch.randn(2, 3, requires_grad=True))
+    calls = ["cell", *(f"cell#{number}" for number in range(1, 40))]
+    weights = [row for row in record.rows if row.kind == "parameter"]
+    assert len(weights) == 80
+    for row in weights:
+        assert row.shared_with == tuple(call for call in calls if call != row.call)
+    assert len({id(row.shared_with) for row in weights}) == 40, "rows of one call share their list"
+    lines = str(record).splitlines()
+    assert max(map(len, lines)) < 200
+    assert any("and 31 more" in line for line in lines)

@@ -45,3 +45,8 @@ def test_wrappers_are_seen_through_on_both_sides():
 def test_nearest_names_come_first():
     assert nearest("encodr.0", ["decoder.0", "encoder.0", "head"])[0] == "encoder.0"
     assert nearest("**.attn", ["h.0.attn", "h.0.mlp"]) == ["h.0.attn"]
+
+
+def test_names_that_share_letters_by_chance_are_not_near():
+    assert nearest("Nope", ["drop", "Conv2d", "head"]) == []
+    assert nearest("7", ["h.7", "h.17"]) == []
