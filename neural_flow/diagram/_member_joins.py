@@ -67,27 +67,46 @@ def place_joins(sketch: Sketch, fold: Fold, members: Numbering) -> dict[Key, Pla
     places = _number_places(sketch, chosen, members)
     by_place = {place: key for key, place in places.items() if members.number_of[key] == fold.representative}
     members.shown_by.update((key, by_place[place]) for key, place in places.items() if place in by_place)
+    _match_odd(sketch, members, places, by_place)
     return places
+
+
+def _match_odd(sketch: Sketch, members: Numbering, places: dict[Key, Place], drawn: Mapping[Place, Key]) -> None:
+    """Match the joins of odd cards: with the drawn ones of their kind that their member would lack, in order."""
+    seen = {(members.number_of[key], members.shown_by[key]) for key in places if key in members.shown_by}
+    for key, (signature, _) in list(places.items()):
+        is_odd = any(
+            end[0] == "stage" and end in members.number_of and end not in members.shown_by for end in sketch.into[key]
+        )
+        if key in members.shown_by or not is_odd:
+            continue
+        for (other, number), shown in drawn.items():
+            if other[:3] == signature[:3] and (members.number_of[key], shown) not in seen:
+                seen.add((members.number_of[key], shown))
+                members.shown_by[key] = shown
+                places[key] = (other, number)
+                break
 
 
 def _number_places(sketch: Sketch, chosen: Mapping[Key, _Side], members: Numbering) -> dict[Key, Place]:
     """Tell joins of one signature in one member apart: what reads its like in an earlier member has the same place."""
     places: dict[Key, Place] = {}
+    known: dict[Signature, dict[Key, int]] = {}
     alike: dict[tuple[int, Signature], list[Key]] = {}
     for key, side in chosen.items():
         alike.setdefault((side.number[key], side.signatures[key]), []).append(key)
     size = 2 * max(map(len, alike.values()), default=0)
     for (_, signature), keys in sorted(alike.items(), key=lambda pair: pair[0][0]):
         free = list(range(size))
-        heirs = {key: [places[end] for end in sketch.into[key] if end in places] for key in keys}
-        for key in sorted(keys, key=lambda key: not heirs[key]):
-            inherited = [number for known, number in heirs[key] if known == signature and number in free]
+        before = known.setdefault(signature, {})
+        for key in sorted(keys, key=lambda key: before.keys().isdisjoint(sketch.into[key])):
+            inherited = [before[end] for end in sketch.into[key] if before.get(end) in free]
             unlike: set[int] = set()
             if len(members.stages) == 2:  # of more members, others tell
-                alike_before = [end for end in places if places[end][0] == signature]
-                unlike = {places[end][1] for end in alike_before if _is_unlike(sketch, key, end, members)}
+                unlike = {number for end, number in before.items() if _is_unlike(sketch, key, end, members)}
             places[key] = (signature, next(number for number in (*inherited, *free) if number not in unlike))
             free.remove(places[key][1])
+            before[key] = places[key][1]
     return places
 
 

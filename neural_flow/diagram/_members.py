@@ -94,15 +94,29 @@ def _common_path(paths: Sequence[str]) -> str:
 
 
 def _homes(sketch: Sketch, stages: Sequence[Sequence[Key]]) -> dict[str, int]:
-    """Return the outermost modules that hold cards of one member only; none where a member has no module of its own."""
+    """Return the modules whose code belongs to one member: the outermost around each, or several of a box of blocks.
+
+    None where some member has no module of its own.
+    """
     homes: dict[str, int] = {}
     for number, keys in enumerate(stages):
-        num_own: Counter[str] = Counter()
-        for key in keys:
-            path = sketch.items[key].path
-            while path:
-                num_own[path] += 1
-                path = path.rpartition(".")[0]
-        own = {path for path, count in num_own.items() if sketch.num_under[path] == count}
-        homes.update((path, number) for path in own if path.rpartition(".")[0] not in own)
+        path = _common_path([sketch.items[key].path for key in keys])
+        while (above := path.rpartition(".")[0]) and sketch.num_under[above] == len(keys):
+            path = above
+        if path:
+            homes[path] = number
+    if len(homes) < len(stages):  # members of several blocks lie in one list
+        homes = {path: number for number, keys in enumerate(stages) for path in _own_paths(sketch, keys)}
     return homes if len(set(homes.values())) == len(stages) else {}
+
+
+def _own_paths(sketch: Sketch, keys: Sequence[Key]) -> list[str]:
+    """Return the outermost modules that hold cards of one member only."""
+    num_own: Counter[str] = Counter()
+    for key in keys:
+        path = sketch.items[key].path
+        while path:
+            num_own[path] += 1
+            path = path.rpartition(".")[0]
+    own = {path for path, count in num_own.items() if sketch.num_under[path] == count}
+    return [path for path in own if path.rpartition(".")[0] not in own]
