@@ -197,6 +197,9 @@ def _changed_fields(before: Stage, after: Stage) -> Iterator[tuple[str, str, str
     for what, old, new in (("inputs", before.inputs, after.inputs), ("outputs", before.outputs, after.outputs)):
         if _shapes(old) != _shapes(new):
             yield what, _shapes(old), _shapes(new)
+    knows_both = all(len(stage.joined_classes) == len(stage.joined_names) for stage in (before, after))
+    if knows_both and before.kind == "module" and before.joined_classes != after.joined_classes:
+        yield "with", "+".join(before.joined_classes) or "nothing", "+".join(after.joined_classes) or "nothing"
 
 
 def _shapes(metas: Iterable[TensorMeta]) -> str:

@@ -238,7 +238,8 @@ class Stage:
     joined: tuple[int, ...] = ()
     """Ids of the calls drawn in this card after its own; outputs and picture are those of the last one."""
     joined_names: tuple[str, ...] = ()
-    """The same calls as JSON names them: the path, ``#k`` from the second call."""
+    joined_classes: tuple[str, ...] = ()
+    """The same calls as JSON names them (the path, ``#k`` from the second call), and their classes if known."""
     family: str = ""
     """What the ops do: attention, recurrent, convolution, linear, embedding, normalisation; "" for none of them."""
     inputs: tuple[TensorMeta, ...] = ()
@@ -262,8 +263,7 @@ class Edge:
     """Values of ``source`` reach ``target`` through no other stage.
 
     ``via`` names the ops where this edge's value first meets another edge's; ``joins`` are the ids of these ops,
-    one each. ``through`` names what changes the shape on the way. ``is_removed``: of two models drawn as one, only the
-    older has it.
+    one each. ``through`` names what changes the shape on the way. ``is_removed``: only the older of two models has it.
     """
 
     source: int

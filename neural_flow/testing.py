@@ -43,9 +43,10 @@ def assert_architecture(
     stored = read_graph(graph)
     expected = graph_json.topology_from_json(stored)
     found = pipeline.trace(model, args, kwargs, **request_options(expected.request)).record
-    if graph_json.topology_to_json(found)["fingerprint"] == stored.get("fingerprint"):
+    difference = diff_topologies(expected, found)
+    if difference.is_empty and graph_json.topology_to_json(found)["fingerprint"] == stored.get("fingerprint"):
         return
-    lines = change_lines(diff_topologies(expected, found))
+    lines = change_lines(difference)
     raise AssertionError(f"the architecture differs from {Path(graph).name}:\n" + "\n".join(lines))
 
 

@@ -75,3 +75,18 @@ def test_arguments_in_another_order(graph: Path):
         with pytest.raises(UsageError) as caught:
             nf.assert_architecture(net(), *arguments)
         assert "assert_architecture(model, inputs" in caught.value.hint
+
+
+def test_a_layer_in_the_card_of_another_counts(tmp_path: Path):
+    file = tmp_path / "graph.json"
+    data = nf.trace(net(), torch.ones(1, 4)).to_json()
+    file.write_text(json.dumps(data))
+    nf.assert_architecture(net(), torch.ones(1, 4), file)
+    with pytest.raises(AssertionError, match="~ 0: with ReLU → GELU"):
+        nf.assert_architecture(net(act=nn.GELU), torch.ones(1, 4), file)
+    with pytest.raises(AssertionError, match="~ 2: with nothing → ReLU"):
+        nf.assert_architecture(nn.Sequential(*net(), nn.ReLU()), torch.ones(1, 4), file)
+    for node in data["nodes"]:
+        del node["joined_classes"]
+    file.write_text(json.dumps(data))
+    nf.assert_architecture(net(act=nn.GELU), torch.ones(1, 4), file)

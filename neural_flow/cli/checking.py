@@ -70,10 +70,10 @@ def _check_architecture(params: Mapping[str, Any], tell: Tell) -> dict[str, Any]
     options = pipeline_options(filled, tell) | selection
     job = load_job(filled, tell, command="render")
     found = _traced(job, options | model_options(filled, job), fingerprint)
-    if _fingerprint(found) == fingerprint:
+    difference = diff_topologies(expected, found)
+    if difference.is_empty and _fingerprint(found) == fingerprint:
         words = f"{file}: the same architecture, {len(found.stages)} stages, {found.model.num_params:,} parameters"
         return _answer(words, is_different=False, found="same")
-    difference = diff_topologies(expected, found)
     lines = change_lines(difference)
     num_changes = len(difference_lines(difference) or difference.renamed) or 1
     counted = f"{num_changes} changes" if num_changes > 1 else "1 change"

@@ -117,6 +117,7 @@ class RecordMaker:
             op_id=card.op_id if is_op else None,
             joined=tuple(joined),
             joined_names=tuple(call_name(calls[call_id]) for call_id in joined),
+            joined_classes=tuple(calls[call_id].class_name for call_id in joined),
             family=family_of(self._net, self._ops_of(card)),
             inputs=self._op_inputs(card.op_id) if is_op else calls[card.call_id].inputs,
             outputs=last.outputs if last is not None else op.outputs if op is not None else (),
