@@ -37,3 +37,28 @@ def squeezes(plan: Plan, tree: FrameTree, rooms: FrameRooms, layers: Sequence[in
             found.append((low, low - end - MAX_WHITE))
         end = max(end, high)
     return found
+
+
+def row_tops(
+    plan: Plan, tree: FrameTree, rooms: FrameRooms, layers: Sequence[int], drawn: Sequence[Squeeze]
+) -> list[tuple[float, float]]:
+    """Return where along the flow each part of a row starts, and the least place across the flow that it takes.
+
+    Parts are layers, each with the gap before it, and frames.
+    """
+    tops: list[tuple[float, float]] = []
+    for layer in layers:
+        start = plan.bands.end[layer - 1] if layer > layers[0] else float("-inf")
+        for element in plan.grid.rows[layer]:
+            before = plan.shapes[element].before if plan.grid.is_node(element) else LANE_WIDTH / 2
+            tops.append((start, _drawn_in(plan.across(element), drawn) - before))
+    if tree.frames:
+        for frame, (low, _) in row_reach(plan, tree, rooms, list(layers)).items():
+            is_new = tree.spans[frame][0] > layers[0] and frame in plan.bands.frame_start
+            start = plan.bands.frame_start[frame] if is_new else float("-inf")
+            tops.append((start, _drawn_in(low, drawn)))
+    return tops
+
+
+def _drawn_in(place: float, drawn: Sequence[Squeeze]) -> float:
+    return place - sum(amount for start, amount in drawn if place >= start)

@@ -28,7 +28,7 @@ from neural_flow.layout.cuts import (
 from neural_flow.layout.frame_boxes import row_end, row_reach, row_start
 from neural_flow.layout.layered import Draft
 from neural_flow.layout.plan import Cut, Plan, Squeeze
-from neural_flow.layout.squeeze import squeezes
+from neural_flow.layout.squeeze import row_tops, squeezes
 
 HEADER_ROOM = 48.0
 """What a drawing adds above and below its layout: header and legend."""
@@ -53,6 +53,7 @@ UNEVEN = (1.05, 1.25, 1.5, 1.75)
 """Lengths of rows tried, as shares of equal ones."""
 UNEVEN_COST = 0.2
 """Rows of near equal length look better, unless others save much."""
+MIN_RISE = 48.0
 MAX_TRIES = 4
 """To keep a given width: all rows start where the one with most lines before it does, which is known at last."""
 
@@ -152,7 +153,9 @@ def _wrap(draft: Draft, ruler: Ruler, cuts: list[int]) -> Wrapping:
     margin = max((room_before(draft, layer, len(lines)) for layer, lines in crossing.items()), default=0.0)
     shifts: list[tuple[float, float]] = []
     wrapped: dict[int, Cut] = {}
-    across = widest = 0.0
+    across = widest = gutter = 0.0
+    above: list[tuple[float, float]] = []
+    """How far along the flow each row reaches, and where there is room below it and its lines."""
     drawn: dict[int, list[Squeeze]] = {}
     for index, row in enumerate(rows):
         low, high = _row_extent(draft, ruler, row)
@@ -160,16 +163,21 @@ def _wrap(draft: Draft, ruler: Ruler, cuts: list[int]) -> Wrapping:
             drawn[index] = squeezes(plan, draft.tree, draft.rooms, row)
             high -= sum(amount for _, amount in drawn[index])
         along = margin - row_start(plan, draft.tree, row.start)
+        rise = 0.0
         if index:
             lines = crossing[row.start]
             gutter = GUTTER + GUTTER_PITCH * max(0, len(lines) - 1)
             last = shifts[-1][0] + row_end(plan, draft.tree, row.start)
             enter = (margin, along)
             wrapped[row.start] = _run_back(draft, row.start, lines, last, across + GUTTER / 2, enter)
+            reach = last + FIRST_TRACK + TRACK_PITCH * max(0, len(lines) - 1)
+            widest = max(widest, reach)
+            above.append((reach + GUTTER, across + gutter))
+            tops = row_tops(plan, draft.tree, draft.rooms, row, drawn[index])
+            rise = _rise([(start + along, across + gutter + top - low) for start, top in tops], above)
             across += gutter
-            widest = max(widest, last + FIRST_TRACK + TRACK_PITCH * max(0, len(lines) - 1))
-        shifts.append((along, across - low))
-        across += high - low
+        shifts.append((along, across - low - rise))
+        across = max(across - gutter, across - rise + high - low)
         widest = max(widest, along + row_end(plan, draft.tree, row.stop))
     done = replace(draft, plan=replace(plan, row_of=row_of, shifts=shifts, cuts=wrapped, squeezes=drawn))
     # Return arrows turn round before the first row and after the last one.
@@ -186,6 +194,17 @@ def _wrap(draft: Draft, ruler: Ruler, cuts: list[int]) -> Wrapping:
         cut_cost=sum(ruler.costs[layer] for layer in cuts),
         shortest=min(lengths) / max(max(lengths), 1.0),
     )
+
+
+def _rise(tops: list[tuple[float, float]], above: list[tuple[float, float]]) -> float:
+    """Return by how much a row may move up beside the rows above it, each of which is shorter; 0 where that is little.
+
+    Args:
+        tops: where along the flow each part of the row starts, and where across the flow.
+        above: how far along the flow each row above reaches, and from where across the flow there is room below it.
+    """
+    room = min(top - max([0.0, *(free for reach, free in above if start < reach)]) for start, top in tops)
+    return room if room >= MIN_RISE else 0.0
 
 
 def _turning_places(plan: Plan, layer: int) -> list[float]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from neural_flow.drawing import LayoutOptions
 from neural_flow.layout.layered import make_draft
-from neural_flow.layout.wrap import wrap
+from neural_flow.layout.wrap import wrap, wrappings
 from neural_flow.layout.wrapped import lay_out_wrapped
 
 
@@ -147,3 +147,30 @@ def test_a_row_keeps_no_white_for_the_sake_of_another_row():
     apart = abs(draft.plan.x[plan.grid.rows[0][1]] - draft.plan.x[plan.grid.rows[0][0]])
     assert abs(second - first) < apart / 2
     assert oracle.faults(lay_out(diagram, sizes), diagram, sizes) == []
+
+
+def test_a_row_moves_up_beside_a_shorter_one_above_it():
+    """Many heads at the end of the second row need the height of both rows, right of where the first one ends."""
+    build = diagrams.Builder()
+    last = build.card()
+    stem = []
+    for _ in range(14):
+        card = build.card()
+        build.arrow(last, card)
+        last = card
+        stem.append(card)
+    build.frame("fold", "repeat", stem[4:], "×3")
+    heads = [build.card() for _ in range(9)]
+    for head in heads:
+        build.arrow(last, head, "branch")
+    diagram, sizes = build.done()
+    wrapping = next(
+        found for found in wrappings(make_draft(diagram, sizes, "lr"), LayoutOptions()) if found.num_rows == 2
+    )
+    plan = wrapping.draft.plan
+    tops = [plan.across(element) - plan.shapes[element].before for element in plan.grid.rows[-1]]
+    first_end = plan.across(stem[0]) + plan.shapes[stem[0]].after
+    assert min(tops) < first_end < plan.across(stem[-1])
+    assert plan.node_start(heads[0]) > plan.body_span(stem[3])[1]
+    extent = max(plan.across(head) + plan.shapes[head].after for head in heads) - min(tops)
+    assert wrapping.height < extent + 120.0
