@@ -271,3 +271,35 @@ def test_sums_that_the_code_of_a_block_ran_belong_to_the_box_of_several_blocks(N
             f"add0>l.{b}.norm", f"l.{b}.norm>l.{b}.mix", "add0>add1", f"l.{b}.mix>add1", "add1>head", "head>y",
         }  # fmt: skip
         assert len(diagram.frames[0].node_ids) == 6
+
+
+def test_a_card_that_outer_code_calls_later_does_not_take_the_code_of_its_block_away(Net, arrows, check):
+    """The last norm of a diffusion transformer is a part of its first block, called again."""
+    names, lines, stream = "in:x", "", "x"
+    for k in range(2):
+        names += f" l.{k}.norm l.{k}.mix mul:m{k} +r{k}"
+        lines += f" {stream}>l.{k}.norm l.{k}.norm>l.{k}.mix l.{k}.norm>m{k} l.{k}.mix>m{k} {stream}>r{k} m{k}>r{k}"
+        stream = f"r{k}"
+    paths = {f"{join}{k}": f"l.{k}" for k in range(2) for join in "mr"}
+    net = Net(f"{names} l.0.norm.emb +f out:y", f"{lines} x>l.0.norm.emb l.0.norm.emb>f r1>f f>y", paths=paths)
+    topology = net.topology(net.fold("l.0.norm l.0.mix", "l.1.norm l.1.mix"))
+    diagram = build_diagram(topology)
+    check(diagram, topology.stages)
+    assert {"l.0.mix>mul0", "mul0>add1", "x>add1", "add1>add2"} <= arrows(diagram)
+    assert len(next(frame for frame in diagram.frames if frame.kind == "fold").node_ids) == 4
+
+
+def test_a_block_with_an_odd_card_adds_where_the_others_do(Net, arrows, check):
+    """Of two blocks, the second has experts in place of a feed-forward net."""
+    net = Net(
+        "in:x l.0.norm l.0.ff +r0 l.1.norm l.1.experts +r1 head out:y",
+        "x>l.0.norm l.0.norm>l.0.ff x>r0 l.0.ff>r0 r0>l.1.norm l.1.norm>l.1.experts r0>r1 l.1.experts>r1 r1>head "
+        "head>y",
+        paths={"r0": "l.0", "r1": "l.1"},
+    )
+    topology = net.topology(net.fold("l.0.norm l.0.ff", "l.1.norm l.1.experts"))
+    diagram = build_diagram(topology)
+    check(diagram, topology.stages)
+    assert arrows(diagram) == {
+        "x>l.0.norm", "l.0.norm>l.0.ff", "x>add0", "l.0.ff>add0", "add0>head", "head>y",
+    }  # fmt: skip
