@@ -27,6 +27,7 @@ CONVENTIONAL_NAMES = ("neural_flow_inputs", "sample_inputs", "example_inputs")
 FUNCTION_NAMES = ("neural_flow_inputs", "make_inputs", "sample_inputs", "example_inputs")
 MODULE_ATTRIBUTES = ("example_input_array", "dummy_inputs")
 _MAX_SHOWN = 6
+_NONE_GIVEN = "none were given"
 INPUTS_FILE = "inputs.py"
 OWN_FUNCTION = "make_inputs"
 SHARED_ATTRIBUTE = "dummy_inputs"  # one for all models of a library, whatever their forward takes
@@ -84,7 +85,7 @@ def make_inputs(
         else:
             inputs = _from_conventions(loaded)
         if inputs is None:
-            raise _missing_inputs(loaded, "none were given", command)
+            raise _missing_inputs(loaded, _NONE_GIVEN, command)
         if problem := _misfit(loaded, inputs):
             raise _missing_inputs(loaded, problem, command)
     if device is not None:
@@ -172,6 +173,7 @@ def _missing_inputs(loaded: LoadedModel, problem: str, command: str) -> SampleIn
     cause = f"it takes {signature_text(loaded)}; {problem}"
     unknown = problem.partition("it has no parameter ")[2].strip("'")
     near = difflib.get_close_matches(unknown, parameters, n=1) if unknown else []
+    near = near or (parameters if unknown and len(parameters) == 1 else [])
     options: list[str] = []
     if near:
         hint = f"did you mean -i {near[0]}=...?"
@@ -184,7 +186,9 @@ def _missing_inputs(loaded: LoadedModel, problem: str, command: str) -> SampleIn
         if sketch.error is not None and not isinstance(sketch.error, TypeError):
             cause += f"; with those below it raises {describe_error(sketch.error)}"
         hint = _function_hint(sketch, command)
-    return SampleInputError(f"{type(loaded.model).__name__} needs inputs\n{cause}", hint=hint)
+    name = type(loaded.model).__name__
+    what = f"{name} needs inputs" if problem == _NONE_GIVEN else f"the inputs do not fit {name}"
+    return SampleInputError(f"{what}\n{cause}", hint=hint)
 
 
 def _function_hint(sketch: Sketch, command: str) -> str:

@@ -309,3 +309,10 @@ def test_a_class_that_is_not_there_names_classes(run: Run, folder: Path) -> None
     assert result.code == 5
     assert result.lines["hint"] == "classes that ran: Net, Conv2d, Sequential, ReLU, Linear"
     assert run("render", "net.py", "--type", "Conv2").lines["hint"] == "nearest: Conv2d"
+
+
+def test_inputs_that_are_called_otherwise(run: Run, folder: Path) -> None:
+    result = run("render", "net.py", "-i", "image=1,3,16,16")
+    assert result.code == 3
+    assert result.lines["error"] == "the inputs do not fit Net"
+    assert result.lines["hint"] == "did you mean -i x=...?"
