@@ -183,33 +183,38 @@ def _add_entering(
     sketch: Sketch, members: Members, lines: _Lines, readers: dict[Key, list[Key]], kept: Sequence[Key]
 ) -> None:
     """Lead what members read from outside to the representative."""
+    # what later members read as well is no state: a memory, a table of positions
+    lasting: set[tuple[Key, Key | None]] = {(source, target) for source, target, _, number in lines.entering if number}
+    if members.representative:
+        lasting |= {(source, key) for key in kept for source in sketch.into[key]}
     shown: dict[int, set[Key]] = {}
     for key, number in members.number_of.items():
         shown.setdefault(number, set()).add(members.shown_by.get(key, key))
     joins = [key for key in kept if key[0] == "join"]
-    for source, target, flow, number in sorted(
-        lines.entering, key=lambda line: line[1] is None or line[1][0] != "join"
-    ):
+    for source, target, flow, number in sorted(lines.entering, key=lambda line: not line[1] or line[1][0] != "join"):
         # an early member may lack a join that the box shows on this way
-        is_shown = any(
-            key in sketch.out[source] and target in sketch.out[key] for key in joins if key not in shown[number]
-        )
-        if target is not None and not is_shown:
+        ways = [key for key in joins if key not in shown[number] and key in sketch.out[source]]
+        if target is not None and not any(target in sketch.out[key] for key in ways):
             sketch.link(source, target, replace(flow, target=target))
+    first = [
+        (source, target, flow)
+        for source, target, flow, number in lines.entering
+        if number == 0 and (source, target) not in lasting
+    ]
     for entries in readers.values():
-        first = [
-            (source, target, flow)
-            for source, target, flow, number in lines.entering
-            # a read of the first member that has no place of its own feeds what members hand on
-            if number == 0 and (target in entries or (target is None and len(readers) == 1))
-        ]
-        for entry in entries:
-            if not any(source in sketch.into[entry] for source, _, _ in first):
-                for source, _, flow in first:
-                    sketch.link(source, entry, Flow(source=source, target=entry, tensors=flow.tensors))
+        # a read of the first member that has no place of its own feeds what members hand on
+        _feed(sketch, entries, [line for line in first if line[1] in entries or (not line[1] and len(readers) == 1)])
     for source, target, flow in lines.to_odd:
         if not any(key in sketch.out[source] for key in kept):
             sketch.link(source, target, replace(flow, target=target))
+
+
+def _feed(sketch: Sketch, entries: Sequence[Key], first: Sequence[tuple[Key, Key | None, Flow]]) -> None:
+    """Lead what the first member was given to where later members read the one before them."""
+    for entry in entries:
+        if not any(source in sketch.into[entry] for source, _, _ in first):
+            for source, _, flow in first:
+                sketch.link(source, entry, Flow(source=source, target=entry, tensors=flow.tensors))
 
 
 def _close_or_open(sketch: Sketch, fold: Fold, keys: list[Key]) -> None:
