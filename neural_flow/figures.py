@@ -13,6 +13,10 @@ from neural_flow.errors import SelectionError, UsageError
 
 _KNOWN = frozenset({"name", "target", "args", "inputs", "weights", "outputs", "graph"})
 _WITH_NO = frozenset({"fold", "capture", "attention", "stats", "legend", "shapes"})
+_FLAGS = _WITH_NO | {
+    "allow-download", "autocast", "eval", "fake", "gradients", "saved", "strict", "text-as-paths", "train",
+    "transparent", "unsafe-load",
+}  # fmt: skip
 EXAMPLE = '[[tool.neural-flow.figures]] with target = "model.py" and outputs = ["docs/model.svg"]'
 
 
@@ -84,7 +88,12 @@ def _arguments(entry: Mapping[str, Any]) -> list[str]:
     if entry.get("weights") is not None:
         found += ["--weights", str(entry["weights"])]
     for key in sorted(set(entry) - _KNOWN):
-        found += _option(key.replace("_", "-"), entry[key])
+        name, value = key.replace("_", "-"), entry[key]
+        if name.removeprefix("no-") in _FLAGS and not isinstance(value, bool):
+            raise UsageError(
+                f"{key} is {value!r} in a figure of pyproject.toml", hint=f"write {key} = true, or {key} = false"
+            )
+        found += _option(name, value)
     return found
 
 
@@ -108,4 +117,4 @@ def _option(name: str, value: Any) -> list[str]:
         if name.startswith("no-"):
             return [f"--{name.removeprefix('no-')}"]
         return [f"--no-{name}"] if name in _WITH_NO else []
-    return [word for part in _listed(value) for word in (f"--{name}", str(part))]
+    return [word for part in _pairs(value) for word in (f"--{name}", part)]

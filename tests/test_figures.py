@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+import typer.main
 
+from neural_flow.cli.app import app
 from neural_flow.errors import SelectionError, UsageError
-from neural_flow.figures import Figure, read_figures
+from neural_flow.figures import _FLAGS, Figure, read_figures
 
 
 def one(**entry: object) -> Figure:
@@ -71,3 +73,18 @@ def test_only_takes_globs():
 def test_malformed_lists(table: dict[str, object]):
     with pytest.raises(UsageError):
         read_figures(table)
+
+
+def test_flags_are_true_or_false():
+    command = typer.main.get_command(app).commands["render"]
+    flags = {name for option in command.params if getattr(option, "is_flag", False) for name in option.opts}
+    known = {name.removeprefix("--") for name in flags} - {"-q", "quiet", "-v", "verbose", "debug"}
+    assert known | {"eval"} == _FLAGS
+    for name in ("legend", "no_legend", "strict", "text-as-paths"):
+        with pytest.raises(UsageError, match=f"{name} is 'no'") as caught:
+            one(**{name: "no"})
+        assert caught.value.hint == f"write {name} = true, or {name} = false"
+
+
+def test_labels_may_be_a_table():
+    assert list(one(label={"0": "Stem", "1": "Body"}).arguments) == ["--label", "0=Stem", "--label", "1=Body"]
