@@ -10,7 +10,7 @@ import importlib.util
 import os
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -193,7 +193,8 @@ class _Font:
             self._names: dict[int, str] = font.getBestCmap() or {}
             self._metrics = font["hmtx"].metrics  # type: ignore[union-attr] # fontTools types tables as their base class
             self._units = float(font["head"].unitsPerEm)  # type: ignore[union-attr] # the same
-            self.family = str(font["name"].getBestFamilyName() or "")  # type: ignore[union-attr] # the same
+            if "name" not in font:
+                raise KeyError("name")
         except (OSError, TTLibError, KeyError) as cause:
             raise ExportError(
                 f"the font {file} cannot be read: {cause}", hint="--font takes a .ttf, .otf or .ttc"
@@ -201,6 +202,11 @@ class _Font:
         self._font = font
         self.has_truetype_outlines = "glyf" in font
         self._advances: dict[str, float] = {}
+
+    @cached_property
+    def family(self) -> str:
+        # Reading it loads much of fontTools, and only an own font is called by its name.
+        return str(self._font["name"].getBestFamilyName() or "")  # type: ignore[union-attr] # the same
 
     def has(self, char: str) -> bool:
         return ord(char) in self._names
