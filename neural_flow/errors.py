@@ -131,3 +131,13 @@ class UnusedOptionWarning(NeuralFlowWarning):
 
 class TopologyUnavailable(Exception):
     """Raised by a topology source that cannot answer; the fallback chain catches it."""
+
+
+def causes_of(error: BaseException) -> list[BaseException]:
+    """Return ``error`` and what it was raised from or during, the newest first."""
+    chain: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and all(following is not known for known in chain):
+        chain.append(following)
+        following = following.__cause__ or following.__context__
+    return chain

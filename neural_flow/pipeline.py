@@ -26,7 +26,7 @@ from neural_flow.capture.session import Session
 from neural_flow.checks import check_kwargs, check_look, check_model, read_options, shortened, warn_of_unused
 from neural_flow.diagram.build import build_diagram
 from neural_flow.drawing import Picture
-from neural_flow.errors import CaptureSkippedWarning, ForwardError, SelectionError
+from neural_flow.errors import CaptureSkippedWarning, ForwardError, SelectionError, causes_of
 from neural_flow.models._base import describe_error
 from neural_flow.models.untrained import is_untrained
 from neural_flow.nested import tensor_leaves
@@ -296,12 +296,8 @@ def drawn_stage_ids(topology: records.Topology) -> frozenset[int]:
 
 def _forget_locals(error: BaseException) -> None:
     """Let go of the variables in the tracebacks of ``error``: clones and activations must not outlive the call."""
-    seen: list[BaseException] = []
-    following: BaseException | None = error
-    while following is not None and all(following is not known for known in seen):
-        seen.append(following)
-        traceback.clear_frames(following.__traceback__)
-        following = following.__cause__ or following.__context__
+    for cause in causes_of(error):
+        traceback.clear_frames(cause.__traceback__)
 
 
 def _with_options(function: Callable[..., Any]) -> None:

@@ -11,6 +11,7 @@ from neural_flow.capture._frames import is_library_file
 from neural_flow.capture._metas import RawMeta, finished_meta
 from neural_flow.capture._model_info import class_name
 from neural_flow.capture._storage_log import Refs
+from neural_flow.errors import causes_of
 from neural_flow.module_calls import CallFrame
 from neural_flow.nested import tensor_leaves
 from neural_flow.records import Failure, ModuleCall
@@ -81,7 +82,7 @@ def failure_of(
         raised: each exception that left a call, with the id of the innermost such call.
         calls: all calls.
     """
-    chain = _causes(error)
+    chain = causes_of(error)
     call_id = next((call_id for known, call_id in raised if any(known is one for one in chain)), 0)
     call = calls[call_id] if calls else None
     return Failure(
@@ -93,15 +94,6 @@ def failure_of(
         inputs=() if call is None else tuple(finished_meta(raw) for raw in call.inputs),
         location=_raised_at(error),
     )
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    chain: list[BaseException] = []
-    following: BaseException | None = error
-    while following is not None and not any(following is one for one in chain):
-        chain.append(following)
-        following = following.__cause__ or following.__context__
-    return chain
 
 
 def _raised_at(error: BaseException) -> str | None:

@@ -12,20 +12,18 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
+from neural_flow.errors import causes_of
+
 _FOLDERS = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _OWN = Path(__file__).resolve().parents[1]
 
 
 def shadowing_file(error: BaseException) -> Path | None:
     """Return the file of the user's that stood in the way of a library when ``error`` was raised, if one did."""
-    following: BaseException | None = error
-    seen: list[BaseException] = []
-    while following is not None and all(following is not known for known in seen):
-        seen.append(following)
-        for name, file in _suspects(following):
+    for cause in causes_of(error):
+        for name, file in _suspects(cause):
             if not _is_installed(file) and _is_library_name(name, Path(file)):
                 return Path(file)
-        following = following.__cause__ or following.__context__
     return None
 
 

@@ -72,11 +72,10 @@ def example_hint(
     for name in missing:
         written[name] = _expression(namespace, name, kinds.get(name, inspect.Parameter.empty))
     call = f"{attribute}({', '.join(f'{name}={text}' for name, text in written.items())})"
-    command = render_command(target) if BUILDER not in namespace else render_command(f"{target}:make_model")
-    builder = BUILDER if BUILDER not in namespace else "make_model"
+    builder, named = ("make_model", f"{target}:make_model") if BUILDER in namespace else (BUILDER, target)
     is_sure = _UNKNOWN not in written.values() and _builds(call, namespace)
     advice = "add this line to" if is_sure else "add this line, with values of yours, to"
-    return f"{advice} {target}, then: {command}\ndef {builder}(): return {call}"
+    return f"{advice} {target}, then: {render_command(named)}\ndef {builder}(): return {call}"
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from neural_flow.stages._signals import BANK_NAMES
 
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu", "mkldnn_rnn")
 _ATTENTION = ("scaled_dot_product", "multi_head_attention", "flex_attention")
+_LINEAR = BANK_NAMES | {"linear", "addmm", "mm", "bilinear"}
 _NORMS = ("layer_norm", "batch_norm", "group_norm", "instance_norm", "rms_norm", "local_response_norm")
 # A block is known by the first of these that it does: an attention block has linear layers too.
 _PRECEDENCE = ("attention", "recurrent", "convolution", "linear", "embedding", "normalisation")
@@ -35,7 +36,7 @@ def _family_of_op(net: Net, op_id: int) -> str:
         return "convolution"
     if name.startswith("embedding"):
         return "embedding"
-    return "linear" if signals.is_weighted[op_id] and name in BANK_NAMES | {"linear", "addmm", "mm", "bilinear"} else ""
+    return "linear" if signals.is_weighted[op_id] and name in _LINEAR else ""
 
 
 def _mixes_by_softmax(net: Net, op_id: int) -> bool:
